@@ -1,0 +1,82 @@
+# The only ways in which this tree declares targets: weft_cc_library, weft_cc_binary, weft_cc_test,
+# weft_cc_bench. Sources are listed, never globbed. Library names are their folder joined by underscores,
+# e.g. server/plan -> weft_server_plan.
+
+set(WEFT_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Werror)
+set(WEFT_SANITIZE_FLAGS "")
+if(WEFT_SANITIZE)
+  set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options(${WEFT_SANITIZE_FLAGS})
+  add_link_options(${WEFT_SANITIZE_FLAGS})
+endif()
+
+function(_weft_cc_options target)
+  target_compile_options(${target} PRIVATE ${WEFT_WARNINGS})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -Wthread-safety)
+  endif()
+  if(WEFT_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC says that atomic_thread_fence is not modelled by its ThreadSanitizer; third-party headers use it.
+    target_compile_options(${target} PRIVATE -Wno-tsan)
+  endif()
+endfunction()
+
+# weft_cc_library(NAME n SRCS a.cc DEPS x y)   headers need no listing
+function(weft_cc_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  if(ARG_SRCS)
+    add_library(${ARG_NAME} STATIC ${ARG_SRCS})
+    target_include_directories(${ARG_NAME} PUBLIC ${CMAKE_SOURCE_DIR})
+    target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS} Threads::Threads)
+    _weft_cc_options(${ARG_NAME})
+  else()
+    add_library(${ARG_NAME} INTERFACE)
+    target_include_directories(${ARG_NAME} INTERFACE ${CMAKE_SOURCE_DIR})
+    target_link_libraries(${ARG_NAME} INTERFACE ${ARG_DEPS} Threads::Threads)
+  endif()
+endfunction()
+
+# weft_cc_binary(NAME n SRCS main.cc DEPS x)   lands in build/<preset>/bin
+function(weft_cc_binary)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
+  _weft_cc_options(${ARG_NAME})
+endfunction()
+
+# weft_cc_test(NAME n SRCS t.cc DEPS x [LABELS slow rpc] [TIMEOUT s])
+#   label `slow`: more than about 10 s.  label `rpc`: starts gRPC, left out under ThreadSanitizer.
+function(weft_cc_test)
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
+                        ${WEFT_RAPIDCHECK} Threads::Threads)
+  _weft_cc_options(${ARG_NAME})
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT}
+    LABELS "${ARG_LABELS}"
+    ENVIRONMENT "WEFT_BIN_DIR=${CMAKE_BINARY_DIR}/bin;WEFT_SOURCE_DIR=${CMAKE_SOURCE_DIR};TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+endfunction()
+
+# weft_cc_bench(NAME n SRCS b.cc DEPS x)   Google Benchmark; lands in build/<preset>/bench
+function(weft_cc_bench)
+  if(NOT WEFT_BUILD_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} benchmark::benchmark Threads::Threads)
+  _weft_cc_options(${ARG_NAME})
+endfunction()
