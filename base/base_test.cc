@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/framing.h"
+#include "base/near_match.h"
 #include "base/id.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -93,6 +94,22 @@ TEST(FileTest, WritesAWholeFileAndReadsItBack) {
   EXPECT_EQ(*ReadFile(path), "content");
   unlink(path.c_str());
   EXPECT_EQ(ReadFile(path).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(NearMatchTest, CountsEditsUpToALimit) {
+  EXPECT_EQ(EditDistance("node", "node", 2), 0u);
+  EXPECT_EQ(EditDistance("ndoe", "node", 2), 1u);
+  EXPECT_EQ(EditDistance("nod", "nodes", 2), 2u);
+  EXPECT_EQ(EditDistance("finding", "delivery", 2), 3u);
+  EXPECT_EQ(EditDistance(std::string(65, 'a'), std::string(65, 'a'), 2), 3u);
+}
+
+TEST(NearMatchTest, NearestFirstAndNothingFarAway) {
+  EXPECT_EQ(NearMatches("gpu17", {"gpu017", "gpu1", "cpu17", "login"}),
+            (std::vector<std::string>{"cpu17", "gpu017", "gpu1"}));
+  EXPECT_EQ(NearMatches("zzz", {"gpu017"}), std::vector<std::string>{});
+  EXPECT_EQ(DidYouMean({}), "");
+  EXPECT_EQ(DidYouMean({"a", "b"}), " Did you mean a, b?");
 }
 
 TEST(UnitsTest, ThreeDigitsForPeople) {
