@@ -1,0 +1,341 @@
+#include "convert/convert.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+// The overloads below must not hide those of the header.
+using weft::FromProto;
+using weft::ToProto;
+
+// Enum values of the plain types are the numbers of the contract.
+template <typename Enum, typename ProtoEnum>
+absl::StatusOr<Enum> EnumFromProto(ProtoEnum value, Enum first, Enum last, absl::string_view what) {
+  const int number = static_cast<int>(value);
+  if (number < static_cast<int>(first) || number > static_cast<int>(last)) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown ", what, " ", number));
+  }
+  return static_cast<Enum>(number);
+}
+
+void ToProto(const Distribution& distribution, v1::Distribution* out) {
+  out->set_min(distribution.min);
+  out->set_p10(distribution.p10);
+  out->set_p50(distribution.p50);
+  out->set_p90(distribution.p90);
+  out->set_p99(distribution.p99);
+  out->set_max(distribution.max);
+  out->set_count(distribution.count);
+}
+
+Distribution FromProto(const v1::Distribution& in) {
+  return {in.min(), in.p10(), in.p50(), in.p90(), in.p99(), in.max(), in.count()};
+}
+
+void ToProto(const FabricProbe& probe, v1::FabricProbe* out) {
+  out->set_provider(probe.provider);
+  out->set_domain(probe.domain);
+  for (const uint64_t size : probe.message_size_bytes) out->add_message_size_bytes(size);
+  out->set_window(probe.window);
+  out->set_bytes_per_size(probe.bytes_per_size);
+  out->set_latency_iterations(probe.latency_iterations);
+  out->set_skip_latency(probe.skip_latency);
+  out->set_skip_bandwidth(probe.skip_bandwidth);
+}
+
+FabricProbe FromProto(const v1::FabricProbe& in) {
+  FabricProbe probe;
+  probe.provider = in.provider();
+  probe.domain = in.domain();
+  probe.message_size_bytes.assign(in.message_size_bytes().begin(), in.message_size_bytes().end());
+  probe.window = in.window();
+  probe.bytes_per_size = in.bytes_per_size();
+  probe.latency_iterations = in.latency_iterations();
+  probe.skip_latency = in.skip_latency();
+  probe.skip_bandwidth = in.skip_bandwidth();
+  return probe;
+}
+
+void ToProto(const Evidence& evidence, v1::Evidence* out) {
+  out->set_run_id(evidence.run_id);
+  ToProto(evidence.time, out->mutable_time());
+  out->set_partner_node_id(evidence.partner_node_id);
+  out->set_observed(evidence.observed);
+  out->set_expected(evidence.expected);
+  out->set_metric(static_cast<v1::Metric>(evidence.metric));
+}
+
+v1::Weekday ToProto(absl::Weekday day) { return static_cast<v1::Weekday>(static_cast<int>(day) + 1); }
+
+absl::StatusOr<Weekly> WeeklyFromProto(const v1::Weekly& in) {
+  Weekly weekly;
+  for (const int day : in.weekdays()) {
+    if (day < v1::WEEKDAY_MONDAY || day > v1::WEEKDAY_SUNDAY) {
+      return absl::InvalidArgumentError(absl::StrCat("unknown weekday ", day));
+    }
+    weekly.weekdays.push_back(static_cast<absl::Weekday>(day - 1));
+  }
+  weekly.start_minute = in.start_minute();
+  weekly.duration = FromProto(in.duration());
+  weekly.time_zone = in.time_zone();
+  weekly.until = FromProto(in.until_time());
+  return weekly;
+}
+
+}  // namespace
+
+void ToProto(absl::Time time, google::protobuf::Timestamp* out) {
+  // Limits of the message: 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999999Z.
+  static const absl::Time kFirst = absl::FromUnixSeconds(-62135596800);
+  static const absl::Time kLast = absl::FromUnixSeconds(253402300799);
+  time = std::clamp(time, kFirst, kLast);
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  out->set_seconds(seconds);
+  out->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+}
+
+void ToProto(absl::Duration duration, google::protobuf::Duration* out) {
+  static constexpr absl::Duration kLimit = absl::Seconds(315576000000);
+  duration = std::clamp(duration, -kLimit, kLimit);
+  absl::Duration rest;
+  out->set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  out->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+absl::Time FromProto(const google::protobuf::Timestamp& timestamp) {
+  return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+void ToProto(const Node& node, v1::Node* out) {
+  out->set_node_id(node.id);
+  out->set_hostname(node.hostname);
+  out->mutable_labels()->insert(node.labels.begin(), node.labels.end());
+  for (const Nic& nic : node.nics) {
+    v1::Nic* to = out->add_nics();
+    to->set_name(nic.name);
+    to->set_driver(nic.driver);
+    to->set_rate_bytes_per_second(nic.rate_bytes_per_second);
+    to->set_link_layer(nic.link_layer);
+    to->set_state(nic.state);
+    to->set_pci_address(nic.pci_address);
+  }
+  for (const Gpu& gpu : node.gpus) {
+    v1::Gpu* to = out->add_gpus();
+    to->set_pci_address(gpu.pci_address);
+    to->set_uuid(gpu.uuid);
+    to->set_model(gpu.model);
+  }
+  out->mutable_versions()->insert(node.versions.begin(), node.versions.end());
+}
+
+Node FromProto(const v1::Node& in) {
+  Node node;
+  node.id = in.node_id();
+  node.hostname = in.hostname();
+  node.labels.insert(in.labels().begin(), in.labels().end());
+  for (const v1::Nic& nic : in.nics()) {
+    node.nics.push_back({nic.name(), nic.driver(), nic.rate_bytes_per_second(), nic.link_layer(), nic.state(),
+                         nic.pci_address()});
+  }
+  for (const v1::Gpu& gpu : in.gpus()) node.gpus.push_back({gpu.pci_address(), gpu.uuid(), gpu.model()});
+  node.versions.insert(in.versions().begin(), in.versions().end());
+  return node;
+}
+
+void ToProto(const ProbeSpec& spec, v1::ProbeSpec* out) {
+  out->set_name(spec.name);
+  if (const auto* fabric = std::get_if<FabricProbe>(&spec.kind)) ToProto(*fabric, out->mutable_fabric());
+}
+
+absl::StatusOr<ProbeSpec> FromProto(const v1::ProbeSpec& in) {
+  switch (in.kind_case()) {
+    case v1::ProbeSpec::kFabric:
+      return ProbeSpec{in.name(), FromProto(in.fabric())};
+    case v1::ProbeSpec::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("probe \"", in.name(), "\" has no kind that is known here"));
+}
+
+void ToProto(const Measurement& measurement, v1::Measurement* out) {
+  out->set_metric(static_cast<v1::Metric>(measurement.metric));
+  out->set_value(measurement.value);
+  out->set_device(measurement.device);
+  out->set_message_size_bytes(measurement.message_size_bytes);
+  out->set_moved_bytes(measurement.moved_bytes);
+  out->set_elapsed_seconds(measurement.elapsed_seconds);
+  ToProto(measurement.distribution, out->mutable_distribution());
+}
+
+absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
+  const auto metric = EnumFromProto(in.metric(), Metric::kWriteBandwidth, Metric::kLatency, "metric");
+  if (!metric.ok()) return metric.status();
+  Measurement measurement;
+  measurement.metric = *metric;
+  measurement.value = in.value();
+  measurement.device = in.device();
+  measurement.message_size_bytes = in.message_size_bytes();
+  measurement.moved_bytes = in.moved_bytes();
+  measurement.elapsed_seconds = in.elapsed_seconds();
+  measurement.distribution = FromProto(in.distribution());
+  return measurement;
+}
+
+void ToProto(const Result& result, v1::Result* out) {
+  out->set_run_id(result.run_id);
+  out->set_node_id(result.node_id);
+  out->set_rank(result.rank);
+  out->set_outcome(static_cast<v1::Outcome>(result.outcome));
+  out->set_detail(result.detail);
+  out->set_phase(result.phase);
+  for (const uint32_t rank : result.missing_ranks) out->add_missing_ranks(rank);
+  for (const Measurement& measurement : result.measurements) ToProto(measurement, out->add_measurements());
+  out->set_provider(result.provider);
+  ToProto(result.start_time, out->mutable_start_time());
+  ToProto(result.elapsed, out->mutable_elapsed());
+  out->set_stack_fingerprint(result.stack_fingerprint);
+  out->set_emulated_link(result.emulated_link);
+  out->set_tool_output(result.tool_output);
+}
+
+absl::StatusOr<Result> FromProto(const v1::Result& in) {
+  const auto outcome = EnumFromProto(in.outcome(), Outcome::kOk, Outcome::kPartnerMissing, "outcome");
+  if (!outcome.ok()) return outcome.status();
+  Result result;
+  result.run_id = in.run_id();
+  result.node_id = in.node_id();
+  result.rank = in.rank();
+  result.outcome = *outcome;
+  result.detail = in.detail();
+  result.phase = in.phase();
+  result.missing_ranks.assign(in.missing_ranks().begin(), in.missing_ranks().end());
+  for (const v1::Measurement& measurement : in.measurements()) {
+    absl::StatusOr<Measurement> converted = FromProto(measurement);
+    if (!converted.ok()) return converted.status();
+    result.measurements.push_back(*std::move(converted));
+  }
+  result.provider = in.provider();
+  result.start_time = FromProto(in.start_time());
+  result.elapsed = FromProto(in.elapsed());
+  result.stack_fingerprint = in.stack_fingerprint();
+  result.emulated_link = in.emulated_link();
+  result.tool_output = in.tool_output();
+  return result;
+}
+
+void ToProto(const Run& run, v1::Run* out) {
+  out->set_run_id(run.id);
+  ToProto(run.spec, out->mutable_spec());
+  for (size_t rank = 0; rank < run.participants.size(); ++rank) {
+    v1::RunParticipant* participant = out->add_participants();
+    participant->set_rank(static_cast<uint32_t>(rank));
+    participant->set_node_id(run.participants[rank]);
+  }
+  ToProto(run.plan_time, out->mutable_plan_time());
+  if (run.end_time != absl::InfiniteFuture()) ToProto(run.end_time, out->mutable_end_time());
+  out->set_state(static_cast<v1::RunState>(run.state));
+  out->set_round(run.round);
+  out->set_detail(run.detail);
+}
+
+void ToProto(const Episode& episode, v1::Finding* out) {
+  const Finding& finding = episode.finding;
+  out->set_finding_id(episode.id);
+  out->set_kind(static_cast<v1::FindingKind>(finding.kind));
+  out->set_scope(static_cast<v1::FindingScope>(finding.scope));
+  for (const std::string& id : finding.node_ids) out->add_node_ids(id);
+  out->set_part(finding.part);
+  out->set_probe(finding.probe);
+  out->set_severity(static_cast<v1::Severity>(finding.severity));
+  out->set_ratio(finding.ratio);
+  out->set_observed(finding.observed);
+  out->set_expected(finding.expected);
+  out->set_confidence(finding.confidence);
+  ToProto(finding.since, out->mutable_since_time());
+  ToProto(episode.open_time, out->mutable_open_time());
+  if (!episode.is_open()) ToProto(episode.resolve_time, out->mutable_resolve_time());
+  for (const std::string& id : episode.muted_by) out->add_muted_by(id);
+  out->set_summary(finding.summary);
+  for (const Evidence& evidence : finding.evidence) ToProto(evidence, out->add_evidence());
+}
+
+void ToProto(const Delivery& delivery, v1::Delivery* out) {
+  out->set_delivery_id(delivery.id);
+  out->set_receiver(delivery.receiver);
+  out->set_finding_id(delivery.episode_id);
+  out->set_action(static_cast<v1::DeliveryAction>(delivery.action));
+  out->set_sequence(delivery.sequence);
+  out->set_state(static_cast<v1::DeliveryState>(delivery.state));
+  out->set_attempts(delivery.attempts);
+  if (delivery.not_before != absl::InfinitePast())
+    ToProto(delivery.not_before, out->mutable_not_before_time());
+  ToProto(delivery.create_time, out->mutable_create_time());
+  if (delivery.deliver_time != absl::InfiniteFuture())
+    ToProto(delivery.deliver_time, out->mutable_deliver_time());
+  out->set_last_status(delivery.last_status);
+  out->set_last_error(delivery.last_error);
+}
+
+void ToProto(const MaintenanceWindow& window, v1::MaintenanceWindow* out) {
+  out->set_window_id(window.id);
+  for (const Matcher& matcher : window.matchers) {
+    v1::Matcher* to = out->add_matchers();
+    to->set_label(matcher.label);
+    to->set_operator_(static_cast<v1::MatchOperator>(matcher.op));
+    for (const std::string& value : matcher.values) to->add_values(value);
+  }
+  if (const auto* once = std::get_if<OneOff>(&window.schedule)) {
+    ToProto(once->start, out->mutable_one_off()->mutable_start_time());
+    ToProto(once->end, out->mutable_one_off()->mutable_end_time());
+  } else if (const auto* weekly = std::get_if<Weekly>(&window.schedule)) {
+    for (const absl::Weekday day : weekly->weekdays) out->mutable_weekly()->add_weekdays(ToProto(day));
+    out->mutable_weekly()->set_start_minute(weekly->start_minute);
+    ToProto(weekly->duration, out->mutable_weekly()->mutable_duration());
+    out->mutable_weekly()->set_time_zone(weekly->time_zone);
+    ToProto(weekly->until, out->mutable_weekly()->mutable_until_time());
+  }
+  out->set_reason(window.reason);
+  out->set_created_by(window.created_by);
+  ToProto(window.create_time, out->mutable_create_time());
+  if (window.ended_time != absl::InfiniteFuture()) ToProto(window.ended_time, out->mutable_ended_time());
+  out->set_ended_by(window.ended_by);
+  out->set_revision(window.revision);
+}
+
+absl::StatusOr<MaintenanceWindow> FromProto(const v1::MaintenanceWindow& in) {
+  MaintenanceWindow window;
+  window.id = in.window_id();
+  for (const v1::Matcher& matcher : in.matchers()) {
+    const auto op =
+        EnumFromProto(matcher.operator_(), MatchOperator::kIn, MatchOperator::kNotGlob, "match operator");
+    if (!op.ok()) return op.status();
+    window.matchers.push_back({matcher.label(), *op, {matcher.values().begin(), matcher.values().end()}});
+  }
+  if (in.has_one_off()) {
+    window.schedule = OneOff{FromProto(in.one_off().start_time()), FromProto(in.one_off().end_time())};
+  } else if (in.has_weekly()) {
+    absl::StatusOr<Weekly> weekly = WeeklyFromProto(in.weekly());
+    if (!weekly.ok()) return weekly.status();
+    window.schedule = *std::move(weekly);
+  } else {
+    return absl::InvalidArgumentError("a maintenance window needs a schedule: one_off or weekly");
+  }
+  window.reason = in.reason();
+  window.created_by = in.created_by();
+  if (in.has_create_time()) window.create_time = FromProto(in.create_time());
+  if (in.has_ended_time()) window.ended_time = FromProto(in.ended_time());
+  window.ended_by = in.ended_by();
+  window.revision = in.revision();
+  return window;
+}
+
+}  // namespace weft

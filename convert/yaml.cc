@@ -1,0 +1,213 @@
+#include "convert/yaml.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "convert/convert.h"
+
+namespace weft {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Walks YAML and message together and gathers what does not fit.
+class Reader {
+ public:
+  explicit Reader(absl::string_view name) : name_(name) {}
+
+  void ReadMessage(const YAML::Node& node, Message* message);
+  absl::Status status() const {
+    if (problems_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(problems_, "\n"));
+  }
+  void Problem(const YAML::Mark& mark, absl::string_view text) {
+    problems_.push_back(absl::StrCat(name_, ":", mark.line + 1, ": ", text));
+  }
+
+ private:
+  void ReadField(const YAML::Node& node, const FieldDescriptor* field, Message* message);
+  void ReadMap(const YAML::Node& node, const FieldDescriptor* field, Message* message);
+  void ReadScalar(const YAML::Node& node, const FieldDescriptor* field, Message* message);
+  void ReadDuration(const YAML::Node& node, const FieldDescriptor* field, Message* message);
+
+  const std::string name_;
+  std::vector<std::string> problems_;
+};
+
+absl::string_view Kind(const FieldDescriptor* field) {
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "text";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return "one of the names of the list";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "a mapping";
+    default:
+      return "a number";
+  }
+}
+
+bool ParseDuration(std::string text, absl::Duration* out) {
+  int64_t days = 0;
+  const size_t d = text.find('d');
+  if (d != std::string::npos) {
+    if (!absl::SimpleAtoi(text.substr(0, d), &days)) return false;
+    text = text.substr(d + 1);
+  }
+  absl::Duration rest;
+  if (!text.empty() && !absl::ParseDuration(text, &rest)) return false;
+  *out = absl::Hours(24) * days + rest;
+  return true;
+}
+
+void Reader::ReadMessage(const YAML::Node& node, Message* message) {
+  if (node.IsNull()) return;
+  if (!node.IsMap()) return Problem(node.Mark(), "expected a mapping of keys to values");
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(key);
+    if (field == nullptr) {
+      std::vector<std::string> known;
+      for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
+        known.push_back(message->GetDescriptor()->field(i)->name());
+      }
+      Problem(entry.first.Mark(),
+              absl::StrCat("unknown key \"", key, "\"; known: ", absl::StrJoin(known, ", ")));
+    } else if (!seen.insert(key).second) {
+      Problem(entry.first.Mark(), absl::StrCat("key \"", key, "\" appears twice"));
+    } else if (field->is_map()) {
+      ReadMap(entry.second, field, message);
+    } else if (field->is_repeated()) {
+      if (!entry.second.IsSequence()) {
+        Problem(entry.second.Mark(), absl::StrCat(key, " must be a list"));
+        continue;
+      }
+      for (const auto& item : entry.second) ReadField(item, field, message);
+    } else {
+      ReadField(entry.second, field, message);
+    }
+  }
+}
+
+void Reader::ReadField(const YAML::Node& node, const FieldDescriptor* field, Message* message) {
+  if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return ReadScalar(node, field, message);
+  if (field->message_type()->full_name() == "google.protobuf.Duration")
+    return ReadDuration(node, field, message);
+  const Reflection* reflection = message->GetReflection();
+  ReadMessage(node, field->is_repeated() ? reflection->AddMessage(message, field)
+                                         : reflection->MutableMessage(message, field));
+}
+
+void Reader::ReadMap(const YAML::Node& node, const FieldDescriptor* field, Message* message) {
+  if (!node.IsMap()) return Problem(node.Mark(), absl::StrCat(field->name(), " must be a mapping"));
+  const FieldDescriptor* key = field->message_type()->map_key();
+  const FieldDescriptor* value = field->message_type()->map_value();
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    if (!seen.insert(entry.first.Scalar()).second) {
+      Problem(entry.first.Mark(),
+              absl::StrCat(field->name(), ": key \"", entry.first.Scalar(), "\" appears twice"));
+      continue;
+    }
+    Message* item = message->GetReflection()->AddMessage(message, field);
+    ReadScalar(entry.first, key, item);
+    ReadScalar(entry.second, value, item);
+  }
+}
+
+void Reader::ReadDuration(const YAML::Node& node, const FieldDescriptor* field, Message* message) {
+  absl::Duration duration;
+  if (!node.IsScalar() || !ParseDuration(node.Scalar(), &duration)) {
+    return Problem(node.Mark(), absl::StrCat(field->name(), " must be a duration like 15s, 5m, 2h or 30d"));
+  }
+  const Reflection* reflection = message->GetReflection();
+  Message* to = field->is_repeated() ? reflection->AddMessage(message, field)
+                                     : reflection->MutableMessage(message, field);
+  google::protobuf::Duration value;
+  ToProto(duration, &value);
+  to->CopyFrom(value);
+}
+
+// Sets or adds one scalar; `Set` and `Add` are members of Reflection.
+template <typename T, typename Set, typename Add>
+void Store(const FieldDescriptor* field, Message* message, const T& value, Set set, Add add) {
+  const Reflection* reflection = message->GetReflection();
+  if (field->is_repeated()) {
+    (reflection->*add)(message, field, value);
+  } else {
+    (reflection->*set)(message, field, value);
+  }
+}
+
+void Reader::ReadScalar(const YAML::Node& node, const FieldDescriptor* field, Message* message) {
+  bool ok = node.IsScalar();
+  const std::string text = ok ? node.Scalar() : "";
+  switch (ok ? field->cpp_type() : FieldDescriptor::CPPTYPE_MESSAGE) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      Store(field, message, text, &Reflection::SetString, &Reflection::AddString);
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      bool value = false;
+      ok = YAML::convert<bool>::decode(node, value);
+      if (ok) Store(field, message, value, &Reflection::SetBool, &Reflection::AddBool);
+      break;
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      uint32_t value = 0;
+      ok = absl::SimpleAtoi(text, &value);
+      if (ok) Store(field, message, value, &Reflection::SetUInt32, &Reflection::AddUInt32);
+      break;
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      uint64_t value = 0;
+      ok = absl::SimpleAtoi(text, &value);
+      if (ok) Store(field, message, value, &Reflection::SetUInt64, &Reflection::AddUInt64);
+      break;
+    }
+    case FieldDescriptor::CPPTYPE_INT32: {
+      int32_t value = 0;
+      ok = absl::SimpleAtoi(text, &value);
+      if (ok) Store(field, message, value, &Reflection::SetInt32, &Reflection::AddInt32);
+      break;
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      double value = 0;
+      ok = absl::SimpleAtod(text, &value);
+      if (ok) Store(field, message, value, &Reflection::SetDouble, &Reflection::AddDouble);
+      break;
+    }
+    default:
+      ok = false;
+  }
+  if (!ok) Problem(node.Mark(), absl::StrCat(field->name(), " must be ", Kind(field)));
+}
+
+}  // namespace
+
+absl::Status ParseYaml(absl::string_view text, absl::string_view name, Message* message) {
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    Reader reader(name);
+    reader.ReadMessage(root, message);
+    return reader.status();
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ":", error.mark.line + 1, ": ", error.msg));
+  }
+}
+
+}  // namespace weft

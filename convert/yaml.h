@@ -1,0 +1,15 @@
+// YAML configuration into protobuf messages: one schema for files, checks and documentation.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
+
+namespace weft {
+
+// Fills `message` from YAML text, keys in snake_case as in the .proto file; durations as "15s", "5m", "2h30m"
+// or "30d"; unknown keys, wrong types and repeated keys are refused. All problems come at once, each with
+// `name`:line. Any thread.
+absl::Status ParseYaml(absl::string_view text, absl::string_view name, google::protobuf::Message* message);
+
+}  // namespace weft
