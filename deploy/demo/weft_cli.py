@@ -1,0 +1,68 @@
+"""The operators' command line, as an operator would call it."""
+
+import json
+import re
+import subprocess
+
+
+class CliError(RuntimeError):
+    """`weft` ended with another code than 0."""
+
+
+def snake_keys(value):
+    """The same JSON with snake_case keys, as the contract's field names are."""
+    if isinstance(value, list):
+        return [snake_keys(item) for item in value]
+    if isinstance(value, dict):
+        return {re.sub(r"([A-Z])", lambda m: "_" + m.group(1).lower(), k): snake_keys(v) for k, v in value.items()}
+    return value
+
+
+class Cli:
+    """Runs `weft` against one server. `prefix` enters a namespace first; may be empty."""
+
+    def __init__(self, binary, server, tls, prefix=()):
+        self._binary = str(binary)
+        self._prefix = list(prefix)
+        self.flags = ["--server", server]
+        if tls:
+            self.flags += ["--tls-cert", tls["certificate_file"], "--tls-key", tls["key_file"],
+                           "--tls-ca", tls["ca_file"]]  # fmt: skip
+        else:
+            self.flags += ["--insecure"]
+
+    def text(self, *arguments):
+        """What an operator would see."""
+        done = subprocess.run(
+            self._prefix + [self._binary] + self.flags + list(arguments),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise CliError(f"weft {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def ask(self, *arguments):
+        return snake_keys(json.loads(self.text("-o", "json", *arguments)))
+
+    def status(self):
+        return self.ask("server", "status")
+
+    def nodes(self):
+        return self.ask("node", "list").get("nodes", [])
+
+    def findings(self):
+        """All findings that people could be told of, open or not."""
+        return self.ask("finding", "list", "--all").get("findings", [])
+
+    def runs(self, count=1000):
+        return self.ask("run", "list", "--limit", str(count)).get("runs", [])
+
+    def history(self, node, count=200):
+        return self.ask("node", "history", node, "--limit", str(count)).get("points", [])
+
+    def mute(self, node, minutes, reason):
+        made = self.ask("maintenance", "create", "--nodes", node, "--for", f"{minutes}m", "--reason", reason)
+        return made.get("window", made)["window_id"]
+
+    def end_window(self, window_id):
+        return self.text("maintenance", "end", window_id)
