@@ -1,0 +1,7 @@
+#include "base/version.h"
+
+namespace weft {
+
+absl::string_view Version() { return WEFT_VERSION; }
+
+}  // namespace weft
