@@ -153,6 +153,11 @@ class Fleet:
         self._processes[name].kill()
         self._processes[name].wait()
 
+    def stop(self, name):
+        """SIGTERM, and gone when this returns."""
+        self._processes[name].terminate()
+        self._processes[name].wait(30)
+
     def dead(self):
         """Names of processes that ended although nobody asked them to, with the last line they logged."""
         return [f"{name} ended with {p.returncode}: {self.last_line(name)}"
