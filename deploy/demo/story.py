@@ -8,6 +8,7 @@ import random
 import time
 
 from demo import fleet as fleets
+from demo import weft_cli
 
 # Generous beside what is expected of each step; together they bound the demo.
 BASELINE_ROUNDS = 15
@@ -172,7 +173,7 @@ class Story:
         hooks = self.facts["webhooks"]
         self._expect(all(h["signature_valid"] for h in hooks), "a webhook was not validly signed")
         types = [_hook_type(e) for e in self._hooks_of(finding)]
-        self._expect([_is_resolve(t) for t in types] == [False, True], f"webhooks were {types}, not one of each in order")
+        self._expect(types == ["finding.opened", "finding.resolved"], f"webhooks were {types}, not one of each in order")
         self._expect(not self._hooks_of(muted), "a notification went out for the muted node")
         self._expect(len(hooks) == len(types), f"{len(hooks) - len(types)} webhooks about something else")
 
@@ -207,7 +208,7 @@ class Story:
         return answer.get("finding", answer)
 
     def _hooks_of(self, finding):
-        return [entry for entry in self._receiver.received() if finding["finding_id"] in repr(entry["body"])]
+        return [entry for entry in self._receiver.received() if _body(entry).get("dedup_key") == finding["finding_id"]]
 
     def _provider(self, name):
         return next((p["provider"] for p in self._cli.history(name, 20) if p.get("provider")), "")
@@ -217,7 +218,7 @@ class Story:
         return int(status["outbox_pending"]) == 0 and int(status["detector_lag_results"]) == 0
 
     def _show(self, *arguments):
-        self._say(f"\n$ weft {' '.join(arguments)}\n{self._cli.text(*arguments).rstrip()}\n")
+        self._say(f"\n$ weft {' '.join(arguments)}\n{self._cli.seen(*arguments)}\n")
 
     # --- Waiting ---
 
@@ -255,21 +256,18 @@ def _brief(finding):
     }
 
 
+def _body(entry):
+    return weft_cli.snake_keys(entry["body"] or {})
+
+
 def _hook_type(entry):
-    return (entry["body"] or {}).get("type", "")
-
-
-def _is_resolve(text):
-    return "resolve" in text
+    return _body(entry).get("type", "")
 
 
 def _hook_facts(entry):
-    body = entry["body"] or {}
-    data = body.get("data", {})
-    subject = data.get("subject") or ",".join(data.get("hostnames", [])) or str(data.get("finding_id", ""))
     return {
         "type": _hook_type(entry),
-        "subject": subject,
+        "subject": ",".join(_body(entry).get("data", {}).get("hostnames", [])),
         "at": _text(entry["received_at"]),
         "signature_valid": entry["signature_valid"],
     }

@@ -1,8 +1,13 @@
 """The operators' command line, as an operator would call it."""
 
+import fcntl
 import json
+import os
+import pty
 import re
+import struct
 import subprocess
+import termios
 
 
 class CliError(RuntimeError):
@@ -16,6 +21,16 @@ def snake_keys(value):
     if isinstance(value, dict):
         return {re.sub(r"([A-Z])", lambda m: "_" + m.group(1).lower(), k): snake_keys(v) for k, v in value.items()}
     return value
+
+
+def _read_all(reader):
+    parts = []
+    try:
+        while part := reader.read(65536):
+            parts.append(part)
+    except OSError:
+        pass  # how Linux says that the last holder of the terminal is gone
+    return b"".join(parts)
 
 
 class Cli:
@@ -32,7 +47,7 @@ class Cli:
             self.flags += ["--insecure"]
 
     def text(self, *arguments):
-        """What an operator would see."""
+        """What a program would read."""
         done = subprocess.run(
             self._prefix + [self._binary] + self.flags + list(arguments),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
@@ -40,6 +55,18 @@ class Cli:
         if done.returncode != 0:
             raise CliError(f"weft {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def seen(self, *arguments, columns=110):
+        """What a person at a terminal would see, without colours."""
+        ours, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        command = self._prefix + [self._binary] + self.flags + list(arguments)
+        with os.fdopen(ours, "rb", buffering=0) as reader:
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal,
+                                  env=dict(os.environ, NO_COLOR="1")):  # fmt: skip
+                os.close(terminal)
+                shown = _read_all(reader)
+        return shown.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip()
 
     def ask(self, *arguments):
         return snake_keys(json.loads(self.text("-o", "json", *arguments)))
