@@ -1,0 +1,72 @@
+#include "agent/runner/process_tree.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace weft {
+namespace {
+
+struct CloseFolder {
+  void operator()(DIR* dir) const { closedir(dir); }
+};
+
+// Names in `path` that are numbers: processes of /proc, threads of /proc/<pid>/task.
+std::vector<pid_t> NumbersIn(const char* path) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, CloseFolder> dir(opendir(path));
+  if (!dir) return numbers;
+  while (const dirent* entry = readdir(dir.get())) {
+    pid_t number = 0;
+    if (absl::SimpleAtoi(entry->d_name, &number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// False where the kernel was built without CONFIG_PROC_CHILDREN.
+bool KernelListsChildren() {
+  static const bool yes = access("/proc/thread-self/children", R_OK) == 0;
+  return yes;
+}
+
+std::vector<pid_t> ChildrenByThread() {
+  std::vector<pid_t> children;
+  for (const pid_t thread : NumbersIn("/proc/self/task")) {
+    std::ifstream in(absl::StrCat("/proc/self/task/", thread, "/children"));
+    for (pid_t pid; in >> pid;) children.push_back(pid);
+  }
+  return children;
+}
+
+// Parent of `pid`, or 0 when it is gone. The name in the second field may hold anything, so the fields are
+// counted from the last parenthesis.
+pid_t ParentOf(pid_t pid) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(in, line, '\0');
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 4 > line.size()) return 0;
+  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
+}
+
+std::vector<pid_t> ChildrenByScan() {
+  std::vector<pid_t> children;
+  const pid_t self = getpid();
+  for (const pid_t pid : NumbersIn("/proc"))
+    if (ParentOf(pid) == self) children.push_back(pid);
+  return children;
+}
+
+}  // namespace
+
+std::vector<pid_t> OwnChildren() { return KernelListsChildren() ? ChildrenByThread() : ChildrenByScan(); }
+
+}  // namespace weft
