@@ -22,7 +22,7 @@ constexpr double kBeyondPartner = 0.9;
 // Dips are of any depth; a real change settles on a level. Runs of a streak may differ from their middle by
 // this share, less when a suspect partner leaves fewer of them.
 constexpr double kAgreement = 0.12;
-constexpr double kTightAgreement = 0.04;
+constexpr double kTightAgreement = 0.05;
 // So deep that agreement does not matter.
 constexpr double kUnmistakable = 0.6;
 
@@ -30,6 +30,10 @@ bool Agree(const std::vector<double>& ratios, double tolerance) {
   const double middle = Median(ratios);
   return std::all_of(ratios.begin(), ratios.end(),
                      [&](double ratio) { return std::abs(ratio - middle) <= tolerance * middle; });
+}
+
+bool Settles(const std::vector<double>& ratios, double tolerance) {
+  return *std::max_element(ratios.begin(), ratios.end()) < kUnmistakable || Agree(ratios, tolerance);
 }
 
 PairKey KeyOf(const std::string& a, const std::string& b) { return a < b ? PairKey(a, b) : PairKey(b, a); }
@@ -51,6 +55,12 @@ size_t Board::Streak::Partners() const {
   std::set<absl::string_view> partners;
   for (const Item& item : own) partners.insert(item.partner);
   return partners.size();
+}
+
+std::vector<double> Board::Streak::NewestRatios(size_t count) const {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(count, own.size()); ++i) ratios.push_back(own[i].ratio);
+  return ratios;
 }
 
 const Series* Board::FindSeries(const std::string& node) const {
@@ -428,19 +438,25 @@ bool Board::IsSuspect(Aspect aspect, const std::string& node, const std::string&
 }
 
 bool Board::IsEnough(const Streak& streak) const {
+  return IsEnoughAlone(streak) || IsEnoughWithShared(streak);
+}
+
+bool Board::IsEnoughAlone(const Streak& streak) const {
   const size_t needed = options_.slow_runs;
-  if (streak.Partners() < 2 || streak.own.size() + streak.shared.size() < needed) return false;
-  std::vector<double> ratios;
-  for (size_t i = 0; i < std::min(needed, streak.own.size()); ++i) ratios.push_back(streak.own[i].ratio);
-  const double highest = *std::max_element(ratios.begin(), ratios.end());
-  if (streak.own.size() >= needed) {
-    return highest < kUnmistakable || streak.own.size() >= needed + 2 || Agree(ratios, kAgreement);
-  }
+  if (streak.own.size() < needed || streak.Partners() < 2) return false;
+  if (streak.own.size() >= needed + 2) return true;
+  return Settles(streak.NewestRatios(needed), kAgreement);
+}
+
+// A run with a suspect partner stands in for one run of the node's own.
+bool Board::IsEnoughWithShared(const Streak& streak) const {
+  const size_t needed = std::max<size_t>(2, options_.slow_runs - 1);
+  if (streak.own.size() < needed || streak.shared.empty() || streak.Partners() < 2) return false;
+  const std::vector<double> ratios = streak.NewestRatios(needed);
   // A pair is no faster than its slower end: what a run with a suspect shows must be at least as bad.
   const double ceiling = (1 + kTightAgreement) * Median(ratios);
-  const bool fits = std::all_of(streak.shared.begin(), streak.shared.end(),
-                                [&](const Streak::Item& item) { return item.ratio <= ceiling; });
-  return fits && Agree(ratios, kTightAgreement);
+  const auto fits = [&](const Streak::Item& item) { return item.ratio <= ceiling; };
+  return std::all_of(streak.shared.begin(), streak.shared.end(), fits) && Settles(ratios, kTightAgreement);
 }
 
 bool Board::LooksLikeTheFleet(Aspect aspect, const Series& series) const {

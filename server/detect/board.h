@@ -143,9 +143,10 @@ class Board {
       std::string partner;
       double ratio = 0;
     };
-    std::vector<Item> own;
-    std::vector<Item> shared;
-    size_t Partners() const;
+    std::vector<Item> own;                                 // newest first
+    std::vector<Item> shared;                              // newest first
+    size_t Partners() const;                               // of own
+    std::vector<double> NewestRatios(size_t count) const;  // of own
   };
 
   Series& SeriesOf(const std::string& node, const std::string& cohort);
@@ -175,6 +176,8 @@ class Board {
   bool IsSuspect(Aspect aspect, const std::string& node, const std::string& apart_from,
                  absl::Time since) const;
   bool IsEnough(const Streak& streak) const;
+  bool IsEnoughAlone(const Streak& streak) const;
+  bool IsEnoughWithShared(const Streak& streak) const;
   bool LooksLikeTheFleet(Aspect aspect, const Series& series) const;
   void Open(Aspect aspect, const std::string& node, Series& series, const Streak& streak);
   void UpdateRatio(Aspect aspect, Series& series);
