@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "store/store.h"
+#include "store/test_values.h"
 
 namespace weft {
 
@@ -34,95 +35,6 @@ class StoreUnderTest {
   virtual void Reopen() = 0;
 };
 using StoreFactory = std::function<std::unique_ptr<StoreUnderTest>()>;
-
-inline absl::Time TestTime(int minutes) { return absl::FromUnixSeconds(1767225600) + absl::Minutes(minutes); }
-
-// A run of probe "fabric" between node-a and node-b, planned `minutes` after the first.
-inline Run TestRun(const std::string& id, int minutes = 0, uint64_t round = 1) {
-  Run run;
-  run.id = id;
-  run.spec = {"fabric", FabricProbe{"tcp;ofi_rxm", "eth0", {1 << 20}, 64, 1 << 26, 1000, false, true}};
-  run.participants = {"node-a", "node-b"};
-  run.cohort = "rack-1";
-  run.round = round;
-  run.plan_time = TestTime(minutes);
-  run.in_maintenance = minutes % 2 == 1;
-  return run;
-}
-
-inline Result TestResult(const std::string& run_id, const std::string& node_id = "node-a",
-                         uint32_t rank = 0) {
-  Result result;
-  result.run_id = run_id;
-  result.node_id = node_id;
-  result.rank = rank;
-  result.outcome = Outcome::kOk;
-  result.phase = "write";
-  result.missing_ranks = {3, 4};
-  result.measurements = {
-      {Metric::kWriteBandwidth, 24.5e9, "eth0", 1 << 20, 1 << 26, 0.25, {1, 2, 3, 4, 5, 6, 64}}};
-  result.provider = "tcp;ofi_rxm";
-  result.start_time = TestTime(7);
-  result.elapsed = absl::Milliseconds(1500);
-  result.stack_fingerprint = "libfabric 1.17";
-  result.emulated_link = true;
-  result.tool_output = std::string("\xff\0raw", 5);
-  return result;
-}
-
-inline Episode TestEpisode(const std::string& id, const std::string& node_id,
-                           const std::vector<std::string>& run_ids) {
-  Episode episode;
-  episode.id = id;
-  episode.finding.node_ids = {node_id};
-  episode.finding.probe = "fabric";
-  episode.finding.ratio = 0.5;
-  episode.finding.observed = 12e9;
-  episode.finding.expected = 24e9;
-  episode.finding.confidence = 0.75;
-  episode.finding.since = TestTime(1);
-  episode.finding.summary = "slow";
-  for (const std::string& run_id : run_ids) {
-    episode.finding.evidence.push_back({run_id, TestTime(2), "node-b", 12e9, 24e9, Metric::kLatency});
-  }
-  episode.open_time = TestTime(3);
-  episode.muted_by = {"mw-1"};
-  episode.notified = true;
-  return episode;
-}
-
-inline Delivery TestDelivery(const std::string& id, const std::string& episode_id, uint32_t sequence) {
-  Delivery delivery;
-  delivery.id = id;
-  delivery.receiver = "pager";
-  delivery.episode_id = episode_id;
-  delivery.sequence = sequence;
-  delivery.body = std::string("{\"\xff\0\"}", 6);
-  delivery.create_time = TestTime(4);
-  return delivery;
-}
-
-inline MaintenanceWindow TestWindow(const std::string& id, const std::string& request_id = "") {
-  MaintenanceWindow window;
-  window.id = id;
-  window.matchers = {{"rack", MatchOperator::kGlob, {"r1*"}}};
-  window.schedule = OneOff{TestTime(0), TestTime(60)};
-  window.reason = "cables";
-  window.created_by = "ann";
-  window.create_time = TestTime(0);
-  window.request_id = request_id;
-  return window;
-}
-
-// Appends and waits for the outcome.
-inline absl::StatusOr<ResultAppendOutcome> AppendAndWait(Store& store, ResultAppend append) {
-  std::promise<absl::StatusOr<ResultAppendOutcome>> promise;
-  const absl::Status queued = store.AppendResults(
-      std::move(append),
-      [&](absl::StatusOr<ResultAppendOutcome> outcome) { promise.set_value(std::move(outcome)); });
-  if (!queued.ok()) return queued;
-  return promise.get_future().get();
-}
 
 class StoreConformanceTest : public testing::TestWithParam<StoreFactory> {
  protected:
@@ -143,7 +55,8 @@ class StoreConformanceTest : public testing::TestWithParam<StoreFactory> {
   }
   std::vector<std::string> RunIds(const std::string& node_id, const PageRequest& page) {
     std::vector<std::string> ids;
-    for (const Run& run : store().ListRuns(node_id, page).value()) ids.push_back(run.id);
+    const auto runs = store().ListRuns(node_id, page);
+    for (const weft::Run& run : runs.value()) ids.push_back(run.id);
     return ids;
   }
   std::vector<int64_t> ResultIds(absl::StatusOr<std::vector<StoredResult>> results) {
@@ -199,12 +112,12 @@ TEST_P(StoreConformanceTest, OnlyOkResultsMoveLastSuccessAndOnlyForward) {
 }
 
 TEST_P(StoreConformanceTest, RunsComeBackWholeNewestFirstInPages) {
-  const std::vector<Run> runs = {TestRun("r1", 1), TestRun("r2", 2), TestRun("r3", 3)};
+  const std::vector<weft::Run> runs = {TestRun("r1", 1), TestRun("r2", 2), TestRun("r3", 3)};
   ASSERT_EQ(store().PutRuns(runs), absl::OkStatus());
-  Run other = TestRun("r4", 4);
+  weft::Run other = TestRun("r4", 4);
   other.participants = {"node-c", "node-d"};
   ASSERT_EQ(store().PutRuns({other}), absl::OkStatus());
-  EXPECT_EQ(store().ListRuns("", {}).value(), (std::vector<Run>{other, runs[2], runs[1], runs[0]}));
+  EXPECT_EQ(store().ListRuns("", {}).value(), (std::vector<weft::Run>{other, runs[2], runs[1], runs[0]}));
   EXPECT_THAT(RunIds("node-b", {2, ""}), testing::ElementsAre("r3", "r2"));
   EXPECT_THAT(RunIds("node-b", {2, "r2"}), testing::ElementsAre("r1"));
   EXPECT_THAT(RunIds("", {2, "r4"}), testing::ElementsAre("r3", "r2"));
@@ -219,17 +132,17 @@ TEST_P(StoreConformanceTest, ARunThatIsThereFailsItsWholeBatch) {
 
 TEST_P(StoreConformanceTest, OnlyActiveRunsAreFinished) {
   ASSERT_EQ(store().PutRuns({TestRun("r1"), TestRun("r2")}), absl::OkStatus());
-  Run done = TestRun("r1");
+  weft::Run done = TestRun("r1");
   done.state = RunState::kTimedOut;
   done.end_time = TestTime(9);
   done.detail = "rank 1 never came";
   ASSERT_EQ(store().FinishRuns({done}), absl::OkStatus());
-  Run again = done;
+  weft::Run again = done;
   again.state = RunState::kOk;
   again.detail = "";
   ASSERT_EQ(store().FinishRuns({again}), absl::OkStatus());
   EXPECT_EQ(store().ListRuns("", {}).value()[1], done);
-  EXPECT_EQ(store().ListActiveRuns().value(), std::vector<Run>{TestRun("r2")});
+  EXPECT_EQ(store().ListActiveRuns().value(), std::vector<weft::Run>{TestRun("r2")});
 }
 
 TEST_P(StoreConformanceTest, LastRoundIsTheHighestOfItsCohortAndProbe) {

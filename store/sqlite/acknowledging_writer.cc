@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "store/conformance_test.h"
 #include "store/sqlite/sqlite_store.h"
+#include "store/test_values.h"
 
 namespace weft {
 namespace {

@@ -357,10 +357,10 @@ TEST(SqliteStoreTest, NothingAcknowledgedIsLostOrDoubledByKill9) {
     acknowledged.merge(writer.KillAfter(1 + random() % 400));
   }
   auto store = OpenOrDie(At(folder));
+  const auto results = store->ReadResults(0, 10000000);
+  ASSERT_TRUE(results.ok()) << results.status();
   std::map<uint64_t, int> stored;
-  for (const StoredResult& result : store->ReadResults(0, 10000000).value()) {
-    ++stored[std::stoull(result.result.detail)];
-  }
+  for (const StoredResult& result : *results) ++stored[std::stoull(result.result.detail)];
   for (const uint64_t sequence : acknowledged) EXPECT_EQ(stored[sequence], 1) << sequence;
   for (const auto& [sequence, times] : stored) EXPECT_EQ(times, 1) << sequence;
   EXPECT_EQ(store->Stats()->results, stored.size());
