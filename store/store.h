@@ -6,7 +6,7 @@
 // Threads: any; calls block unless a callback is named. Callbacks run on the store's writer thread: they must
 // be short and must not call the store. Errors: kUnavailable when the backend is busy beyond its budget or
 // the disk is full (nothing was written, try again later); kDataLoss when the database is damaged; kNotFound,
-// kAlreadyExists, kAborted as each call says.
+// kAlreadyExists, kAborted as each call says; kInvalidArgument for what cannot be stored (NaN, not UTF-8).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace weft {
 // Results that one agent sent together.
 struct ResultAppend {
   struct Record {
-    uint64_t sequence = 0;
+    uint64_t sequence = 0;  // 1 to 2^63 - 2
     Result result;
   };
   std::string node_id;
@@ -62,7 +62,7 @@ struct StoreStats {
 };
 
 // A stretch of a newest-first list. `before` is the key of the last row of the previous page (empty: the
-// newest).
+// newest). A key that is no longer there ends the list.
 struct PageRequest {
   int32_t size = 100;
   std::string before;
