@@ -19,17 +19,17 @@ MIB = 1 << 20
 class Tuning:
     """Speed of the demo: a real fleet would probe each quarter of an hour."""
 
-    link_bytes_per_second: float = 25e6  # 200 Mbit/s: links, not these few cores, are the limit
-    bytes_per_direction: int = 8 * MIB
+    link_bytes_per_second: float = 12.5e6  # 100 Mbit/s: links, not these few cores, are the limit
+    bytes_per_direction: int = 4 * MIB  # and half as many to warm up
     concurrent_runs: int = 4
     baseline_runs: int = 5
-    period_seconds: float = 4
+    period_seconds: float = 5
 
     @staticmethod
     def for_nodes(count):
-        """A round lasts as long as its waves of runs, each about two seconds, and a little more."""
+        """A round lasts as long as its waves of runs, each about one second, and one that is slow."""
         waves = -(-(count // 2) // Tuning.concurrent_runs)
-        return Tuning(period_seconds=2 + 2 * waves)
+        return Tuning(period_seconds=3 + 2 * waves)
 
 
 def node_name(index):

@@ -79,17 +79,17 @@ class Cli:
 
     def findings(self):
         """All findings that people could be told of, open or not."""
-        return self.ask("finding", "list", "--all").get("findings", [])
+        return self.ask("finding", "list", "--limit", "0").get("findings", [])
 
-    def runs(self, count=1000):
+    def runs(self, count=0):
         return self.ask("run", "list", "--limit", str(count)).get("runs", [])
 
     def history(self, node, count=200):
         return self.ask("node", "history", node, "--limit", str(count)).get("points", [])
 
     def mute(self, node, minutes, reason):
-        made = self.ask("maintenance", "create", "--nodes", node, "--for", f"{minutes}m", "--reason", reason)
+        made = self.ask("maintenance", "create", "--nodes", node, "--for", f"{minutes}m", "--reason", reason, "--by", "demo")
         return made.get("window", made)["window_id"]
 
     def end_window(self, window_id):
-        return self.text("maintenance", "end", window_id)
+        return self.text("maintenance", "end", window_id, "--by", "demo")

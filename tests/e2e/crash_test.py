@@ -15,7 +15,7 @@ class CrashTest(e2e_fleet.FleetTest):
     def in_mid_run(self):
         """Waits for a run under way."""
         e2e_fleet.wait_until(
-            lambda: any(run["state"] == "RUN_STATE_ACTIVE" for run in self.cli.runs(8)), "a run under way"
+            lambda: any(run["state"] == "RUN_STATE_ACTIVE" for run in self.cli.runs(20)), "a run under way"
         )
 
     def assert_stored_once(self, records):
