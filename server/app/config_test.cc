@@ -1,0 +1,69 @@
+#include "server/app/config.h"
+
+#include "convert/yaml.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kGood[] = R"(
+data_dir: data
+insecure: true
+probes:
+  - spec: {name: wire, fabric: {}}
+)";
+
+absl::Status Complete(const std::string& yaml, v1::ServerConfig& config) {
+  config.Clear();
+  if (absl::Status status = ParseYaml(yaml, "server.yaml", &config); !status.ok()) return status;
+  return CompleteServerConfig(config);
+}
+
+TEST(ServerConfigTest, FillsInTheDefaults) {
+  v1::ServerConfig config;
+  ASSERT_TRUE(Complete(kGood, config).ok());
+  EXPECT_EQ(config.grpc_address(), "127.0.0.1:7443");
+  EXPECT_EQ(config.external_url(), "http://127.0.0.1:7480");
+  EXPECT_EQ(config.probes(0).period().seconds(), 900);
+  EXPECT_EQ(config.detector().slow_runs(), 3u);
+}
+
+TEST(ServerConfigTest, InsecureIsForLoopbackOnly) {
+  v1::ServerConfig config;
+  EXPECT_THAT(std::string(Complete(std::string(kGood) + "grpc_address: 0.0.0.0:7443\n", config).message()),
+              HasSubstr("only for loopback"));
+}
+
+TEST(ServerConfigTest, WithoutTlsThereIsNoServer) {
+  v1::ServerConfig config;
+  EXPECT_THAT(
+      std::string(Complete("data_dir: d\nprobes: [{spec: {name: wire, fabric: {}}}]", config).message()),
+      HasSubstr("tls needs certificate_file"));
+}
+
+TEST(ServerConfigTest, NamesAllProblemsAtOnce) {
+  v1::ServerConfig config;
+  const std::string text(Complete(R"(
+insecure: true
+retention: 1m
+probes:
+  - spec: {name: wire, fabric: {window: 100000}}
+    period: 10ms
+  - spec: {name: wire, fabric: {}}
+receivers: [{name: Bad Name, url: "ftp://x"}]
+detector: {slow_ratio: 0.9, recovered_ratio: 0.5}
+)",
+                                  config)
+                             .message());
+  for (const char* part :
+       {"data_dir is missing", "retention must be", "window", "period must be", "\"wire\" appears twice",
+        "[a-z0-9_-]", "https://", "secret_file is missing", "recovered_ratio must be above"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace weft
