@@ -17,21 +17,24 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-void DefaultTo(absl::Duration value, bool is_set, google::protobuf::Duration* out) {
-  if (!is_set) ToProto(value, out);
+google::protobuf::Duration DurationMessage(absl::Duration duration) {
+  google::protobuf::Duration message;
+  ToProto(duration, &message);
+  return message;
 }
 
 void FillDefaults(v1::ServerConfig& config) {
   if (config.grpc_address().empty()) config.set_grpc_address("127.0.0.1:7443");
   if (config.http_address().empty()) config.set_http_address("127.0.0.1:7480");
-  DefaultTo(absl::Hours(24 * 30), config.has_retention(), config.mutable_retention());
-  DefaultTo(absl::Seconds(15), config.has_heartbeat_interval(), config.mutable_heartbeat_interval());
-  DefaultTo(absl::Minutes(5), config.has_missing_after(), config.mutable_missing_after());
-  DefaultTo(absl::Seconds(5), config.has_reconnect_spread(), config.mutable_reconnect_spread());
+  if (!config.has_retention()) *config.mutable_retention() = DurationMessage(absl::Hours(24 * 30));
+  if (!config.has_heartbeat_interval())
+    *config.mutable_heartbeat_interval() = DurationMessage(absl::Seconds(15));
+  if (!config.has_missing_after()) *config.mutable_missing_after() = DurationMessage(absl::Minutes(5));
+  if (!config.has_reconnect_spread()) *config.mutable_reconnect_spread() = DurationMessage(absl::Seconds(5));
   if (config.external_url().empty()) config.set_external_url(absl::StrCat("http://", config.http_address()));
   for (v1::ProbePlan& plan : *config.mutable_probes()) {
-    DefaultTo(absl::Minutes(15), plan.has_period(), plan.mutable_period());
-    DefaultTo(absl::Seconds(60), plan.has_deadline(), plan.mutable_deadline());
+    if (!plan.has_period()) *plan.mutable_period() = DurationMessage(absl::Minutes(15));
+    if (!plan.has_deadline()) *plan.mutable_deadline() = DurationMessage(absl::Seconds(60));
     if (plan.max_concurrent_runs() == 0) plan.set_max_concurrent_runs(16);
     if (plan.cohort_label().empty()) plan.set_cohort_label("cohort");
   }
