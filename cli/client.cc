@@ -1,0 +1,86 @@
+#include "cli/client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace weft::cli {
+namespace {
+
+// An answer holds one page; the server keeps pages well below this.
+constexpr int kMaxAnswerBytes = 16 << 20;
+
+absl::Status ReadInto(const std::string& path, std::string* out) {
+  if (path.empty()) return absl::OkStatus();
+  auto content = ReadFile(path);
+  if (!content.ok()) return content.status();
+  *out = *std::move(content);
+  return absl::OkStatus();
+}
+
+absl::Status CheckTls(const ClientOptions& options) {
+  const bool any =
+      !options.tls_certificate_file.empty() || !options.tls_key_file.empty() || !options.tls_ca_file.empty();
+  if (options.insecure && any) {
+    return absl::InvalidArgumentError("--insecure and --tls-* exclude each other");
+  }
+  if (options.tls_certificate_file.empty() == options.tls_key_file.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--tls-cert and --tls-key belong together");
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ClientOptions& options) {
+  if (absl::Status status = CheckTls(options); !status.ok()) return status;
+  if (options.insecure) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions ssl;
+  absl::Status status = ReadInto(options.tls_ca_file, &ssl.pem_root_certs);
+  status.Update(ReadInto(options.tls_certificate_file, &ssl.pem_cert_chain));
+  status.Update(ReadInto(options.tls_key_file, &ssl.pem_private_key));
+  if (!status.ok()) return status;
+  return grpc::SslCredentials(ssl);
+}
+
+std::string Unreachable(const grpc::Status& status, const ClientOptions& options) {
+  std::string message = absl::StrCat("cannot reach weft server at ", options.server, " (",
+                                     EscapeControl(status.error_message()), "). Is it running? Try: weft ",
+                                     "server status --server ADDR");
+  if (!options.insecure) absl::StrAppend(&message, ", or --insecure if it serves plain text");
+  return message;
+}
+
+}  // namespace
+
+absl::Status FromGrpcStatus(const grpc::Status& status, const ClientOptions& options) {
+  if (status.ok()) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (code == absl::StatusCode::kUnavailable) return absl::Status(code, Unreachable(status, options));
+  if (code == absl::StatusCode::kDeadlineExceeded) {
+    return absl::Status(code,
+                        absl::StrCat("weft server at ", options.server, " did not answer within ",
+                                     absl::FormatDuration(options.timeout), ". Try a longer --timeout"));
+  }
+  if (code == absl::StatusCode::kUnimplemented) {
+    return absl::Status(code, absl::StrCat("weft server at ", options.server,
+                                           " does not know this call: it is older than this weft"));
+  }
+  return absl::Status(code, EscapeControl(status.error_message()));
+}
+
+Client::Client(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
+    : options_(std::move(options)), channel_(std::move(channel)) {}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
+  const auto credentials = Credentials(options);
+  if (!credentials.ok()) return credentials.status();
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  return std::unique_ptr<Client>(
+      new Client(options, grpc::CreateCustomChannel(options.server, *credentials, arguments)));
+}
+
+absl::Time Client::Deadline() const { return Clock::Real().Now() + options_.timeout; }
+
+}  // namespace weft::cli
