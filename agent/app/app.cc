@@ -1,0 +1,94 @@
+#include "agent/app/app.h"
+
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "agent/inventory/identity.h"
+#include "agent/inventory/inventory.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "convert/convert.h"
+
+namespace weft {
+namespace {
+
+const char kRoot[] = "";  // of /sys and /proc
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const v1::AgentConfig& config) {
+  if (config.insecure()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  for (const auto& [path, out] : {std::pair(config.tls().ca_file(), &options.pem_root_certs),
+                                  std::pair(config.tls().key_file(), &options.pem_private_key),
+                                  std::pair(config.tls().certificate_file(), &options.pem_cert_chain)}) {
+    absl::StatusOr<std::string> content = ReadFile(path);
+    if (!content.ok()) return content.status();
+    *out = *std::move(content);
+  }
+  return grpc::SslCredentials(options);
+}
+
+InventoryOptions MakeInventoryOptions(const v1::AgentConfig& config) {
+  return {.root = kRoot,
+          .hostname = config.hostname(),
+          .labels = {config.labels().begin(), config.labels().end()},
+          .agent_version = std::string(Version())};
+}
+
+std::function<v1::Node()> NodeDescriber(const std::string& node_id, InventoryOptions options) {
+  return [node_id, options = std::move(options)] {
+    v1::Node node;
+    ToProto(ReadInventory(node_id, options), &node);
+    return node;
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<double> ReadEmulatedRate(const std::string& path) {
+  if (path.empty()) return 0;
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  double rate = 0;
+  const bool good =
+      absl::SimpleAtod(absl::StripAsciiWhitespace(*text), &rate) && std::isfinite(rate) && rate > 0;
+  if (!good)
+    return absl::InvalidArgumentError(
+        absl::StrCat("emulated_link_file ", path, " does not hold one rate in bytes per second above zero"));
+  return rate;
+}
+
+absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& config) {
+  std::unique_ptr<AgentApp> app(new AgentApp);
+  const absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = MakeCredentials(config);
+  if (!credentials.ok()) return credentials.status();
+  const absl::Status subreaper = Reaper::BecomeSubreaper();
+  if (!subreaper.ok()) return subreaper;
+  absl::StatusOr<std::string> id = LoadOrMakeNodeId(config.state_dir(), ReadMachineFingerprint(kRoot));
+  if (!id.ok()) return id.status();
+  app->node_id_ = *std::move(id);
+  absl::StatusOr<std::unique_ptr<Spool>> spool = Spool::Open(
+      {.folder = config.state_dir() + "/spool", .max_bytes = config.spool_bytes(), .segment_bytes = 0});
+  if (!spool.ok()) return spool.status();
+  app->spool_ = *std::move(spool);
+  app->runner_ = std::make_unique<ProbeRunner>(
+      ProbeRunner::Options{.probe_dir = config.probe_dir().empty() ? OwnFolder() : config.probe_dir()},
+      app->reaper_);
+  app->session_ = std::make_unique<AgentSession>(
+      AgentSession::Options{.node_id = app->node_id_,
+                            .boot_id = ReadBootId(kRoot),
+                            .reconnect = {.seed = std::random_device{}()}},
+      AgentSession::Parts{
+          .channel = MakeAgentChannel(config.server_address(), *credentials),
+          .spool = app->spool_.get(),
+          .runner = app->runner_.get(),
+          .clock = &Clock::Real(),
+          .describe_node = NodeDescriber(app->node_id_, MakeInventoryOptions(config)),
+          .emulated_rate = [path = config.emulated_link_file()] { return ReadEmulatedRate(path); }});
+  return app;
+}
+
+}  // namespace weft
