@@ -74,9 +74,6 @@ def _run(spec, control, stack):
     fleet.write_configs()
     for descriptor, port in zip(spec["listeners"], (fleet.http_port, fleet.grpc_port)):
         forward.start(socket.socket(fileno=descriptor), (links.server_address, port))
-    fleet.start_server()
-    for index in range(options.nodes):
-        fleet.start_agent(index)
     story = stories.Story(
         fleet, links, receiver, options, lambda text: control.send(say=text), lambda text: control.send(progress=text)
     )

@@ -64,6 +64,10 @@ class Story:
         self._say(f"Seed {options.seed}. One server and {options.nodes} agents; {self._where()}")
         self._say(f"Each link carries {_rate(self._fleet.tuning.link_bytes_per_second)}; a round of probes starts "
                   f"every {self._period:g} s: each node writes to a partner, and the partner to it.")  # fmt: skip
+        self._fleet.start_server()
+        self._wait("the server to answer", 20, self._cli.answers)
+        for index in range(options.nodes):
+            self._fleet.start_agent(index)
         self._wait("the agents to connect", 20, lambda: len(self._cli.nodes()) == options.nodes)
         self._wait("enough rounds to know what is normal", BASELINE_ROUNDS * self._period, self._baseline_known,
                    self._baseline_progress)  # fmt: skip

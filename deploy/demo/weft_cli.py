@@ -71,6 +71,13 @@ class Cli:
     def ask(self, *arguments):
         return snake_keys(json.loads(self.text("-o", "json", *arguments)))
 
+    def answers(self):
+        """Whether the server answers by now."""
+        try:
+            return bool(self.status())
+        except CliError:
+            return False
+
     def status(self):
         return self.ask("server", "status")
 

@@ -43,7 +43,7 @@ class AgentServiceTest : public testing::Test {
   }
 
   void PutRun(const std::string& id, std::vector<std::string> participants) {
-    Run run;
+    weft::Run run;
     run.id = id;
     run.spec = {"wire", FabricProbe{}};
     run.participants = std::move(participants);
