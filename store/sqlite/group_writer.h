@@ -33,7 +33,8 @@ class GroupWriter {
   // starts afresh each time. A failure undoes this request only.
   using Work = std::function<absl::Status(Database&)>;
   // Runs on the writer thread after the commit, or after the failure. Short; does not call the writer.
-  using Done = std::function<void(const absl::Status&)>;
+  // The status is the callee's alone: no thread shares its representation.
+  using Done = std::function<void(absl::Status)>;
 
   GroupWriter(std::unique_ptr<Database> database, const GroupWriterOptions& options);
   ~GroupWriter();

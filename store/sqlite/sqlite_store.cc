@@ -73,8 +73,8 @@ class SqliteStore : public Store {
         [pending](Database& database) {
           return sqlite::AppendResults(database, pending->append, &pending->outcome);
         },
-        [pending, done = std::move(done)](const absl::Status& status) {
-          if (!status.ok()) return done(status);
+        [pending, done = std::move(done)](absl::Status status) {
+          if (!status.ok()) return done(std::move(status));
           done(std::move(pending->outcome));
         });
   }
@@ -147,7 +147,10 @@ class SqliteStore : public Store {
     decltype(work(std::declval<Database&>())) answer = absl::UnknownError("not run");
     const absl::Status status = writer_->Run([&](Database& database) {
       answer = work(database);
-      return answer.status();
+      // An error goes back by the status alone, so that two threads never share it.
+      absl::Status failed = answer.status();
+      if (!failed.ok()) answer = absl::UnknownError("failed");
+      return failed;
     });
     if (!status.ok()) return status;
     return answer;
