@@ -34,7 +34,7 @@ void Set(void* curl, CURLoption option, Value value) {
   if (curl_easy_setopt(curl, option, value) != CURLE_OK) std::abort();
 }
 
-bool IsNameChar(char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' || c == '-'; }
+bool IsNameChar(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
 
 std::string UrlPart(CURLU* url, CURLUPart part) {
   char* text = nullptr;

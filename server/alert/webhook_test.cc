@@ -101,6 +101,10 @@ class TestReceiver {
     MutexLock lock(mutex_);
     return requests_;
   }
+  Request LastRequest() {
+    MutexLock lock(mutex_);
+    return requests_.back();
+  }
   int Connections() {
     MutexLock lock(mutex_);
     return connections_;
@@ -245,7 +249,7 @@ TEST_F(Webhook, LengthSignatureAndJsonAgreeForAThousandRandomNames) {
     const Delivery delivery =
         Message(absl::StrCat("msg_", i), EventBody(episode, DeliveryAction::kTrigger, 1, lookup, "", ""));
     ASSERT_EQ(Send(delivery).status, 200);
-    const Request request = receiver_.Requests().back();
+    const Request request = receiver_.LastRequest();
     ASSERT_EQ(Header(request, "Content-Length"), absl::StrCat(request.body().size()));
     ASSERT_EQ(request.body(), delivery.body);
     const WebhookHeaders headers = {Header(request, "webhook-id"), Header(request, "webhook-timestamp"),
