@@ -72,7 +72,8 @@ absl::Status Endpoint::OpenQueue(size_t operations) {
   fi_cq_attr attr = {};
   attr.size = operations;
   attr.format = FI_CQ_FORMAT_MSG;
-  attr.wait_obj = FI_WAIT_UNSPEC;
+  // Only a descriptor: the waits that shm offers by itself yield for ever and forget the time-out.
+  attr.wait_obj = FI_WAIT_FD;
   fid_cq* queue = nullptr;
   int rc = fi_cq_open(domain_.get(), &attr, &queue, nullptr);
   can_block_ = rc == 0;

@@ -33,18 +33,18 @@ std::vector<uint8_t> Transferred(uint64_t message_bytes, uint64_t slots, uint64_
 }
 
 TEST(Pattern, WholeTransferPassesTheCheck) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const auto bytes = *rc::gen::elementOf(
         std::vector<uint64_t>{1, 7, 8, 9, 15, 16, 4096, 65535, 65536, 65543, 65544, 200000});
     const auto slots = *rc::gen::inRange<uint64_t>(1, 5);
     const auto messages = *rc::gen::inRange<uint64_t>(1, 12);
     const auto region = Transferred(bytes, slots, messages, 5);
     RC_ASSERT(!CheckRegion(region, bytes, slots, messages, 5));
-  });
+  }));
 }
 
 TEST(Pattern, AnyFlippedBitIsFoundWhereItIs) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const auto bytes = *rc::gen::elementOf(std::vector<uint64_t>{1, 8, 9, 4096, 65536, 65540, 65544, 131080});
     auto region = Transferred(bytes, 3, 7, 9);
     const auto at = *rc::gen::inRange<uint64_t>(0, region.size());
@@ -52,7 +52,7 @@ TEST(Pattern, AnyFlippedBitIsFoundWhereItIs) {
     const auto bad = CheckRegion(region, bytes, 3, 7, 9);
     RC_ASSERT(bad.has_value());
     RC_ASSERT(bad->slot * bytes + bad->offset == at);
-  });
+  }));
 }
 
 TEST(Pattern, LostLastMessageIsFound) {
@@ -160,7 +160,7 @@ TEST(Parameters, DefaultsAreAMebibyteAndAWindowOf64) {
 }
 
 TEST(Parameters, MemoryIsBoundedWhateverIsAsked) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     v1::FabricProbe probe;
     probe.add_message_size_bytes(*rc::gen::inRange<uint64_t>(1, (64 << 20) + 1));
     probe.set_window(*rc::gen::inRange<uint32_t>(1, 1025));
@@ -170,7 +170,7 @@ TEST(Parameters, MemoryIsBoundedWhateverIsAsked) {
     RC_ASSERT(p.transfers[0].slots >= 1U);
     RC_ASSERT(p.transfers[0].messages >= 1U && p.transfers[0].messages <= kMaxMessages);
     RC_ASSERT(p.transfers[0].warm_up_messages >= 1U);
-  });
+  }));
 }
 
 TEST(Parameters, DigestTellsDifferentMeasurementsApart) {
@@ -218,7 +218,7 @@ TEST(ControlMessage, AnotherSessionIsToldApartFromGarbage) {
 }
 
 TEST(ControlMessage, RandomBytesOfAnyLengthAreRefused) {
-  rc::check([](const std::string& bytes) { RC_ASSERT(!DecodeControl(bytes, kSession).ok()); });
+  EXPECT_TRUE(rc::check([](const std::string& bytes) { RC_ASSERT(!DecodeControl(bytes, kSession).ok()); }));
 }
 
 Offer AnyOffer() {

@@ -41,14 +41,19 @@ bool InStamp(uint64_t offset, uint64_t size) {
   return offset % kStride < kWord || (size > kWord && offset >= size - kWord);
 }
 
+// How many of the `length` bytes at `at` lie before `limit`.
+uint64_t BytesBefore(uint64_t limit, uint64_t at, uint64_t length) {
+  return at >= limit ? 0 : std::min(length, limit - at);
+}
+
 std::optional<uint64_t> FindStampMismatch(absl::Span<const uint8_t> slot, uint64_t stamp) {
   std::optional<uint64_t> found;
   ForEachStamp(slot.size(), [&](uint64_t at, uint64_t length) {
-    // The stamp at the end may overlap the last stride's: it was written later and wins.
-    const bool covered =
-        slot.size() > kWord && at + length > slot.size() - kWord && at != slot.size() - kWord;
-    const uint64_t visible = covered ? slot.size() - kWord - at : length;
-    if (!found && std::memcmp(slot.data() + at, &stamp, visible) != 0)
+    // The stamp at the end was written last and wins where it overlaps another.
+    const bool is_end = slot.size() > kWord && at == slot.size() - kWord;
+    const uint64_t visible =
+        is_end || slot.size() <= kWord ? length : BytesBefore(slot.size() - kWord, at, length);
+    if (!found && visible > 0 && std::memcmp(slot.data() + at, &stamp, visible) != 0)
       found = at + FirstDifference(slot.data() + at, stamp, visible);
   });
   return found;
