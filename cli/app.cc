@@ -113,9 +113,10 @@ std::vector<std::string> VerbsOf(const CLI::App* app) {
 std::string UnknownCommand(const CLI::App& app, const CLI::App* at) {
   const std::vector<std::string> verbs = VerbsOf(at);
   const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
-  if (verbs.empty() || (!rest.empty() && absl::StartsWith(rest.front(), "-"))) return "";
+  if (verbs.empty()) return "";
   if (rest.empty()) return absl::StrCat("needs one of: ", absl::StrJoin(verbs, ", "));
   const std::string word = EscapeControl(ToValidUtf8(rest.front()));
+  if (absl::StartsWith(word, "-")) return absl::StrCat("unknown flag \"", word, "\".");
   const std::string near = DidYouMean(NearMatches(rest.front(), verbs));
   return absl::StrCat("unknown command \"", word, "\".",
                       near.empty() ? absl::StrCat(" It has: ", absl::StrJoin(verbs, ", ")) : near);

@@ -93,7 +93,7 @@ OutputOptions StandardOutput(Format format, bool no_color) {
 
 void Table::AddRow(std::vector<Cell> cells) {
   cells.resize(columns_.size(), Cell(""));
-  for (Cell& cell : cells) cell.text = cell.text.empty() ? "-" : EscapeControl(ToValidUtf8(cell.text));
+  for (Cell& cell : cells) cell.text = cell.text.empty() ? "-" : ToValidUtf8(cell.text);
   rows_.push_back(std::move(cells));
 }
 
@@ -109,6 +109,7 @@ std::string Table::RenderAligned(const OutputOptions& options) const {
   scols_table_set_termwidth(table.get(), options.width);
   scols_table_set_column_separator(table.get(), "  ");
   AddColumns(columns_, options, table.get());
+  // libsmartcols escapes what is not printable itself; texts escaped before would come out escaped twice.
   for (const auto& row : rows_) AddLine(columns_, row, options, table.get());
   char* text = nullptr;
   Must(scols_print_table_to_string(table.get(), &text) == 0);
@@ -128,7 +129,7 @@ std::string Table::RenderTabs(const OutputOptions& options) const {
     absl::StrAppend(&out, absl::StrJoin(texts, "\t"), "\n");
   };
   add_line([&](size_t i) { return columns_[i].name; });
-  for (const auto& row : rows_) add_line([&](size_t i) { return row[i].text; });
+  for (const auto& row : rows_) add_line([&](size_t i) { return EscapeControl(row[i].text); });
   return out;
 }
 

@@ -1,5 +1,8 @@
 #include "cli/output.h"
 
+#include <algorithm>
+#include <clocale>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "weft/v1/fleet.pb.h"
@@ -41,16 +44,34 @@ TEST(TableTest, OnlyTerminalsCut) {
 }
 
 TEST(TableTest, NamesCannotSteerTheTerminal) {
-  for (const bool terminal : {false, true}) {
-    Table table({{"NODE"}, {"SUMMARY"}});
-    table.AddRow({"evil\x1b[31m\nnode", "a\tb\xc2\x9b\xff"});
-    OutputOptions options = Terminal(80);
-    options.terminal = terminal;
-    const std::string out = table.Render(options);
-    EXPECT_THAT(out, HasSubstr("evil\\x1b[31m\\x0anode"));
-    EXPECT_THAT(out, HasSubstr("a\\x09b\\x9b"));
-    EXPECT_EQ(out.find('\x1b'), std::string::npos);
+  const std::string before = std::setlocale(LC_ALL, nullptr);
+  for (const char* locale : {"C", "C.UTF-8"}) {
+    ASSERT_NE(std::setlocale(LC_ALL, locale), nullptr);
+    for (const bool terminal : {false, true}) {
+      Table table({{"NODE"}, {"SUMMARY"}});
+      table.AddRow({"evil\x1b[31m\nnode", "a\tb\xc2\x9b\xff\x7f"});
+      OutputOptions options = Terminal(80);
+      options.terminal = terminal;
+      const std::string out = table.Render(options);
+      EXPECT_THAT(out, HasSubstr("evil\\x1b[31m\\x0anode"));
+      EXPECT_THAT(out, HasSubstr("a\\x09b"));
+      for (const char* steering : {"\x1b", "\x7f", "\xc2\x9b", "\t\x62"}) {
+        EXPECT_THAT(out, Not(HasSubstr(steering))) << locale << terminal;
+      }
+      EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2);
+    }
   }
+  std::setlocale(LC_ALL, before.c_str());
+}
+
+TEST(TableTest, OtherScriptsStayReadable) {
+  const std::string before = std::setlocale(LC_ALL, nullptr);
+  ASSERT_NE(std::setlocale(LC_ALL, "C.UTF-8"), nullptr);
+  Table table({{"REASON"}, {"BY"}});
+  table.AddRow({"K\xc3\xbchlung", "x"});
+  EXPECT_EQ(table.Render(Terminal(80)), "REASON   BY\nK\xc3\xbchlung  x\n");
+  EXPECT_EQ(table.Render({}), "REASON\tBY\nK\xc3\xbchlung\tx\n");
+  std::setlocale(LC_ALL, before.c_str());
 }
 
 TEST(TableTest, ColorOnlyWhenAsked) {

@@ -122,9 +122,8 @@ class WeftTest : public ::testing::Test {
 
 TEST_F(WeftTest, EveryQueryAnswersInAllFormats) {
   Populate();
-  for (const char* command :
-       {"node list", "node get gpu001", "node slow", "node history gpu001", "run list", "finding list",
-        "finding get e1", "delivery list", "maintenance list"}) {
+  for (const char* command : {"node list", "node get gpu001", "node slow", "node history gpu001", "run list",
+                              "finding list", "finding get e1", "delivery list", "maintenance list"}) {
     for (const char* format : {"table", "wide", "json"}) {
       const Outcome outcome = Weft(absl::StrCat(command, " -o ", format));
       EXPECT_EQ(outcome.code, 0) << command << ": " << outcome.err;

@@ -84,10 +84,13 @@ class TestFleet {
     run.end_time = clock_.Now();
     Must(store_->FinishRuns({run}));
   }
+  // Opens an episode; a drop in bandwidth, or a transient where nobody is to be told.
   Episode AddEpisode(const std::string& id, std::vector<std::string> node_ids,
                      FindingScope scope = FindingScope::kNode, Severity severity = Severity::kWarning) {
     Episode episode;
     episode.id = id;
+    episode.finding.kind =
+        severity == Severity::kInfo ? FindingKind::kTransient : FindingKind::kBandwidthDrop;
     episode.finding.scope = scope;
     episode.finding.node_ids = std::move(node_ids);
     episode.finding.probe = "fabric_write";
