@@ -45,6 +45,11 @@ function(weft_cc_binary)
   _weft_cc_options(${ARG_NAME})
 endfunction()
 
+# What the ThreadSanitizer preset builds: every test that starts no gRPC.
+if(WEFT_BUILD_TESTS)
+  add_custom_target(weft_tests_below_grpc)
+endif()
+
 # weft_cc_test(NAME n SRCS t.cc DEPS x [LABELS slow rpc] [TIMEOUT s])
 #   label `slow`: more than about 10 s.  label `rpc`: starts gRPC, left out under ThreadSanitizer.
 function(weft_cc_test)
@@ -59,6 +64,9 @@ function(weft_cc_test)
                         ${WEFT_RAPIDCHECK} Threads::Threads)
   _weft_cc_options(${ARG_NAME})
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  if(NOT "rpc" IN_LIST ARG_LABELS)
+    add_dependencies(weft_tests_below_grpc ${ARG_NAME})
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()

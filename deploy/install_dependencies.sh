@@ -15,7 +15,7 @@ build_packages=(
 )
 test_packages=(
   git libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  clang-format prometheus prometheus-node-exporter iperf3 libfabric-bin curl
+  clang clang-format prometheus prometheus-node-exporter iperf3 libfabric-bin curl
 )
 
 die() {

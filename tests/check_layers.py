@@ -31,7 +31,8 @@ MAY_KNOW = {
     "agent/spool": ["fleet", "base"],
     "agent/inventory": ["fleet", "base"],
     "agent/runner": ["convert", "fleet", "base", "weft/v1"],
-    "agent/probes": ["convert", "fleet", "base", "weft/v1"],
+    # A tool that runs both ends of a pair does so as the agent would, through the runner.
+    "agent/probes": ["agent/runner", "convert", "fleet", "base", "weft/v1"],
     "agent/session": ["agent/spool", "agent/inventory", "agent/runner", "convert", "fleet", "base", "weft/v1"],
     "agent/app": ["agent", "convert", "fleet", "base", "weft/v1"],
     "cli": ["convert", "fleet", "base", "weft/v1"],
@@ -67,7 +68,8 @@ def allowed(folder, target, seen=()):
 
 
 def is_test(path):
-    return path.stem.endswith(("_test", "_bench", "_fuzz")) or "conformance" in path.stem
+    return (path.stem.endswith(("_test", "_bench", "_fuzz")) or path.stem.startswith(("test_", "simulated_"))
+            or "conformance" in path.stem or path.stem == "testing")
 
 
 def check_file(root, path):

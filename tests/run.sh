@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs the tests.
 #   tests/run.sh [--preset dev|asan|tsan|release|clang] [--only-ctest] [-- CTEST_OPTIONS]
-# Besides ctest it checks layers, formatting and the contract. --only-ctest leaves these out.
+# Besides ctest it checks layers, formatting, the contract and lock annotations. --only-ctest leaves these out.
 # Under tsan, tests that start gRPC are left out (label rpc): the packaged gRPC reports false races.
 # ctest's summary closes the output.
 set -euo pipefail
@@ -47,10 +47,23 @@ check_contract() {
   fi
 }
 
+# Objects are shared between checkouts and presets' folders where the compiler cache is installed.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 build() {
+  local target=all bench=ON
+  case "$preset" in
+    tsan) target=weft_tests_below_grpc bench=OFF ;;
+    asan) bench=OFF ;;
+  esac
   step "Build ($preset)"
-  cmake --preset "$preset" -DWEFT_BUILD_TESTS=ON -DWEFT_BUILD_BENCH=ON >/dev/null
-  cmake --build --preset "$preset" --parallel "$(nproc)" -- --quiet
+  cmake --preset "$preset" -DWEFT_BUILD_TESTS=ON -DWEFT_BUILD_BENCH=$bench >/dev/null
+  cmake --build --preset "$preset" --parallel "$(nproc)" --target "$target" -- --quiet
+}
+
+check_locks() {
+  step "Locks"
+  python3 tests/check_thread_safety.py "build/$preset"
 }
 
 run_tests() {
@@ -66,4 +79,5 @@ if [ -z "$only_ctest" ]; then
   check_contract
 fi
 build
+[ -n "$only_ctest" ] || check_locks
 run_tests "$@"
