@@ -24,6 +24,7 @@ class Tuning:
     concurrent_runs: int = 4
     baseline_runs: int = 5
     period_seconds: float = 5
+    deadline_seconds: float = 20  # of one run
 
     @staticmethod
     def for_nodes(count):
@@ -80,8 +81,8 @@ class Fleet:
         }
         return {
             "spec": {"name": "fabric_write", "fabric": fabric},
-            "period": f"{self.tuning.period_seconds}s",
-            "deadline": "20s",
+            "period": f"{self.tuning.period_seconds:g}s",
+            "deadline": f"{self.tuning.deadline_seconds:g}s",
             "max_concurrent_runs": self.tuning.concurrent_runs,
         }
 

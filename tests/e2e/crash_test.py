@@ -43,7 +43,18 @@ class CrashTest(e2e_fleet.FleetTest):
         status = self.cli.status()
         self.assertEqual(int(status["records_lost"]), 0)
         self.assertEqual(int(status["records_rejected"]), 0)
-        self.assertEqual(self.cli.findings(), [])
+
+    def assert_nobody_blamed(self):
+        blamed = [f"{', '.join(f['hostnames'])}: {f['summary']}" for f in self.cli.findings()]
+        self.assertEqual(blamed, [], "\n".join(self.runs_gone_wrong()))
+
+    def runs_gone_wrong(self):
+        """A line for each, to tell what a false finding was made of."""
+        for run in self.cli.runs():
+            if run["state"] not in ("RUN_STATE_OK", "RUN_STATE_ACTIVE"):
+                ends = [(p["hostname"], (p.get("result") or {}).get("outcome"), (p.get("result") or {}).get("detail"))
+                        for p in run["participants"]]  # fmt: skip
+                yield f"{run['plan_time']} {run['state']} {run['detail']} {ends}"
 
     def test_server_killed_in_mid_run_loses_and_doubles_nothing(self):
         self.wait_rounds(self.fleet.tuning.baseline_runs + 1)
@@ -58,6 +69,7 @@ class CrashTest(e2e_fleet.FleetTest):
             self.wait_rounds(self.random.randint(1, 2))
         self.assert_stored_once(spooled)
         self.wait_rounds(2)
+        self.assert_nobody_blamed()
         self.settle()
         self.assert_nothing_doubled_or_lost()
 
@@ -74,6 +86,7 @@ class CrashTest(e2e_fleet.FleetTest):
             self.wait_rounds(1)
         self.assert_stored_once(spooled)
         self.wait_rounds(2)
+        self.assert_nobody_blamed()
         self.settle()
         self.assert_nothing_doubled_or_lost()
 

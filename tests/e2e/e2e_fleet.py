@@ -21,8 +21,9 @@ from demo import links as all_links  # noqa: E402
 
 # Quick rounds of small probes; a pace that a sanitizer's build on busy cores keeps up with.
 TUNING = fleets.Tuning(
-    link_bytes_per_second=50e6, bytes_per_direction=2 << 20, concurrent_runs=2, baseline_runs=4, period_seconds=2
-)
+    link_bytes_per_second=50e6, bytes_per_direction=2 << 20, concurrent_runs=2, baseline_runs=4, period_seconds=2,
+    deadline_seconds=60,
+)  # fmt: skip
 
 
 def random_seed():
@@ -85,7 +86,7 @@ class FleetTest(unittest.TestCase):
 
     def wait_rounds(self, count):
         target = self.rounds() + count
-        wait_until(lambda: self.rounds() >= target, f"{count} rounds", 30 + 10 * count)
+        wait_until(lambda: self.rounds() >= target, f"{count} rounds", 60 + 20 * count)
 
     def query(self, sql, *values):
         """Rows from the server's database, read beside the running server."""
