@@ -28,6 +28,11 @@ void DieWithAgent() {
   if (agent != nullptr && absl::SimpleAtoi(agent, &pid) && getppid() != pid) _exit(kExitUsage);
 }
 
+// Libraries below libfabric catch these before main() to print stacks; a probe that is told to end, ends.
+void DefaultSignals() {
+  for (const int number : {SIGTERM, SIGINT, SIGSEGV, SIGBUS, SIGILL, SIGABRT}) signal(number, SIG_DFL);
+}
+
 void NoCoreFiles() {
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
@@ -40,6 +45,7 @@ void Reply(const v1::ProbeReply& reply) {
 
 int Main() {
   DieWithAgent();
+  DefaultSignals();
   NoCoreFiles();
   const absl::StatusOr<std::string> frame = ReadFrame(kRequestFd);
   v1::ProbeRequest request;

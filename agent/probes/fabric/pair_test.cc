@@ -106,7 +106,7 @@ TEST_P(ProviderTest, EverySizeIsMeasuredFromOneByteTo64MiB) {
   options.probe.set_skip_latency(true);
   for (const uint64_t size : {uint64_t{1}, uint64_t{9}, uint64_t{4096}, 65540UL, 3 * kMiB + 1, 64 * kMiB})
     options.probe.add_message_size_bytes(size);
-  options.probe.set_bytes_per_size(5000);
+  options.probe.set_bytes_per_size(1000);
   for (const v1::Result& r : RunPair(options)) {
     ASSERT_EQ(r.outcome(), v1::OUTCOME_OK) << r.detail();
     ASSERT_EQ(r.measurements_size(), 6);
@@ -126,27 +126,48 @@ TEST_P(ProviderTest, EmulatedLinkIsHeldWithinFivePercentByTheSlowerEnd) {
   }
 }
 
+// A probe needs a good second to start on a busy host (libraries below libfabric calibrate themselves). Tests
+// of deadlines try a short one first and, where the probe did not even come to its first phase, a long one.
+constexpr int kDeadlines[] = {4, 60};
+
+bool NeverStarted(const v1::Result& result) { return result.phase().empty() || result.phase() == "open"; }
+
 TEST_F(PairTest, RankZeroAloneSaysThatRankOneIsMissingBeforeItsDeadline) {
   PairOptions options = OnLoopback();
-  options.deadline = absl::Seconds(4);
-  const v1::Result r = RunOne(options, 0, "");
+  v1::Result r;
+  for (const int seconds : kDeadlines) {
+    options.deadline = absl::Seconds(seconds);
+    r = RunOne(options, 0, "");
+    if (!NeverStarted(r)) break;
+  }
   EXPECT_EQ(r.outcome(), v1::OUTCOME_PARTNER_MISSING) << r.detail();
   EXPECT_THAT(r.missing_ranks(), ElementsAre(1U));
   EXPECT_EQ(r.phase(), "rendezvous");
-  EXPECT_LT(r.elapsed().seconds(), 4);
+  EXPECT_LT(r.elapsed().seconds(), absl::ToInt64Seconds(options.deadline));
 }
 
 TEST_F(PairTest, RankOneAloneSaysThatRankZeroIsMissingBeforeItsDeadline) {
   PairOptions options = OnLoopback();
-  options.deadline = absl::Seconds(3);
   std::string rendezvous;
-  RunOne(options, 0, "", [&](std::string r) { rendezvous = r; });
+  CancelToken enough;
+  ProbeRunner({.probe_dir = BinDir()}, reaper_)
+      .Run(
+          RequestOf(options, 0, ""),
+          [&](const std::string& r) {
+            rendezvous = r;
+            enough.Cancel();
+          },
+          enough);
   ASSERT_THAT(rendezvous, HasSubstr("domain lo"));
-  options.deadline = absl::Seconds(4);
-  const v1::Result r = RunOne(options, 1, rendezvous);
+  v1::Result r;
+  for (const int seconds : kDeadlines) {
+    options.deadline = absl::Seconds(seconds);
+    r = RunOne(options, 1, rendezvous);
+    if (!NeverStarted(r)) break;
+  }
   EXPECT_EQ(r.outcome(), v1::OUTCOME_PARTNER_MISSING) << r.detail();
   EXPECT_THAT(r.missing_ranks(), ElementsAre(0U));
-  EXPECT_LT(r.elapsed().seconds(), 4);
+  EXPECT_LT(r.elapsed().seconds(), absl::ToInt64Seconds(options.deadline));
 }
 
 TEST_F(PairTest, EndsThatWereToldDifferentThingsFailBoth) {
@@ -226,9 +247,9 @@ class WatchedProbe {
   }
   ~WatchedProbe() { std::filesystem::remove_all(dir_); }
   const std::string& dir() const { return dir_; }
-  // Kills the probe once it has said that `phase` began; false when it does not within twenty seconds.
-  bool KillInPhase(const std::string& phase) const {
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  // Kills the probe once it has said that `phase` began; false when it does not within `patience`.
+  bool KillInPhase(const std::string& phase, absl::Duration patience) const {
+    const auto give_up = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(patience);
     while (std::chrono::steady_clock::now() < give_up) {
       std::stringstream replies;
       replies << std::ifstream(dir_ + "/replies").rdbuf();
@@ -246,31 +267,33 @@ class WatchedProbe {
   std::string dir_;
 };
 
-// Rank 1 is killed when the writes begin; a run paced that slowly would go on for 20 seconds.
+// Rank 1 is killed when the writes begin; a run paced that slowly would go on for minutes.
 TEST_P(ProviderTest, PeerKilledInMidRunFailsTheOtherWithinItsDeadline) {
   PairOptions options = OnLoopback(GetParam());
-  options.deadline = absl::Seconds(10);
-  options.link_rates.fill(1e6);
-  const WatchedProbe watched;
-  std::thread rank1, killer;
-  v1::Result result1;
-  bool killed = false;
-  const v1::Result result0 = RunOne(options, 0, "", [&](const std::string& rendezvous) {
-    rank1 = std::thread([&, rendezvous] {
-      ProbeRunner runner({.probe_dir = watched.dir()}, reaper_);
-      result1 = runner.Run(RequestOf(options, 1, rendezvous), nullptr, cancel_);
+  options.link_rates.fill(1e5);
+  v1::Result result0, result1;
+  for (const int seconds : {10, 60}) {
+    options.deadline = absl::Seconds(seconds);
+    const WatchedProbe watched;
+    std::thread rank1, killer;
+    bool killed = false;
+    result0 = RunOne(options, 0, "", [&](const std::string& rendezvous) {
+      rank1 = std::thread([&, rendezvous] {
+        ProbeRunner runner({.probe_dir = watched.dir()}, reaper_);
+        result1 = runner.Run(RequestOf(options, 1, rendezvous), nullptr, cancel_);
+      });
+      killer = std::thread([&] { killed = watched.KillInPhase("write", options.deadline); });
     });
-    killer = std::thread([&] { killed = watched.KillInPhase("write"); });
-  });
-  killer.join();
-  rank1.join();
-  EXPECT_TRUE(killed);
+    if (killer.joinable()) killer.join();
+    if (rank1.joinable()) rank1.join();
+    if (killed) break;
+  }
   EXPECT_EQ(result1.outcome(), v1::OUTCOME_FAILED);
   EXPECT_THAT(result1.detail(), HasSubstr("signal 9"));
   EXPECT_THAT(result0.outcome(), AnyOf(v1::OUTCOME_FAILED, v1::OUTCOME_TIMED_OUT)) << result0.detail();
   EXPECT_THAT(result0.phase(), AnyOf("warm_up", "write"));
   EXPECT_THAT(result0.detail(), Not(HasSubstr("gave no result in time"))) << "the agent had to kill it";
-  EXPECT_LT(result0.elapsed().seconds(), 10);
+  EXPECT_LT(result0.elapsed().seconds(), absl::ToInt64Seconds(options.deadline));
 }
 
 }  // namespace
