@@ -18,7 +18,7 @@ enum class ControlType : uint16_t {
   kDone = 4,      // writer -> target: all writes completed; values[0] = seed
   kReceived = 5,  // target -> writer: Done came
   kChecked = 6,   // target -> writer: contents are right
-  kGo = 7,        // rank 1 -> 0: latency may begin
+  kGo = 7,        // both, rank 1 first: blob = address of the endpoint for the latency
   kBye = 8,       // both: nothing more will come
   kAbort = 9,     // blob = why; the peer gives up
 };

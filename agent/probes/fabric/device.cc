@@ -122,6 +122,15 @@ std::vector<Device> DevicesOf(const std::string& provider, const std::string& do
 
 }  // namespace
 
+Device Copy(const Device& device) {
+  return {device.provider,
+          device.domain,
+          device.fabric,
+          device.loopback,
+          device.delivery_complete,
+          InfoPtr(fi_dupinfo(device.info.get()))};
+}
+
 absl::Status FabricError(absl::StatusCode status, int64_t code, const std::string& what) {
   const int positive = static_cast<int>(code < 0 ? -code : code);
   return absl::Status(status, absl::StrCat(what, ": ", fi_strerror(positive)));

@@ -28,6 +28,9 @@ struct Device {
   InfoPtr info;
 };
 
+// The same device once more, to open another endpoint on it.
+Device Copy(const Device& device);
+
 // What went wrong in libfabric with `code` (either sign), on what.
 absl::Status FabricError(absl::StatusCode status, int64_t code, const std::string& what);
 

@@ -33,9 +33,9 @@ void HandleEntry(void* context, size_t length, int error) {
 
 void Region::Unmap::operator()(uint8_t* memory) const { munmap(memory, size); }
 
-absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(Device device, size_t operations) {
+absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(Device device, size_t operations, Waiting waiting) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(std::move(device)));
-  if (absl::Status s = endpoint->OpenAll(operations); !s.ok()) return s;
+  if (absl::Status s = endpoint->OpenAll(operations, waiting); !s.ok()) return s;
   return endpoint;
 }
 
@@ -44,7 +44,7 @@ absl::Status Endpoint::Failed(const char* call, int64_t code) const {
                      absl::StrCat(call, " on ", device_.provider, " ", device_.domain));
 }
 
-absl::Status Endpoint::OpenAll(size_t operations) {
+absl::Status Endpoint::OpenAll(size_t operations, Waiting waiting) {
   fi_info* info = device_.info.get();
   fid_fabric* fabric = nullptr;
   if (const int rc = fi_fabric(info->fabric_attr, &fabric, nullptr)) return Failed("fi_fabric", rc);
@@ -57,7 +57,7 @@ absl::Status Endpoint::OpenAll(size_t operations) {
   fid_av* av = nullptr;
   if (const int rc = fi_av_open(domain, &av_attr, &av, nullptr)) return Failed("fi_av_open", rc);
   av_.reset(av);
-  if (absl::Status s = OpenQueue(operations); !s.ok()) return s;
+  if (absl::Status s = OpenQueue(operations, waiting); !s.ok()) return s;
   fid_ep* ep = nullptr;
   if (const int rc = fi_endpoint(domain, info, &ep, nullptr)) return Failed("fi_endpoint", rc);
   ep_.reset(ep);
@@ -68,14 +68,14 @@ absl::Status Endpoint::OpenAll(size_t operations) {
   return LearnAddress();
 }
 
-absl::Status Endpoint::OpenQueue(size_t operations) {
+absl::Status Endpoint::OpenQueue(size_t operations, Waiting waiting) {
   fi_cq_attr attr = {};
   attr.size = operations;
   attr.format = FI_CQ_FORMAT_MSG;
   // Only a descriptor: the waits that shm offers by itself yield for ever and forget the time-out.
   attr.wait_obj = FI_WAIT_FD;
   fid_cq* queue = nullptr;
-  int rc = fi_cq_open(domain_.get(), &attr, &queue, nullptr);
+  int rc = waiting == Waiting::kBlock ? fi_cq_open(domain_.get(), &attr, &queue, nullptr) : -FI_ENOSYS;
   can_block_ = rc == 0;
   if (!can_block_) {
     attr.wait_obj = FI_WAIT_NONE;

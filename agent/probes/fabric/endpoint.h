@@ -71,11 +71,15 @@ class Region {
   uint64_t key_ = 0;
 };
 
+// How an endpoint waits once it has spun. Being able to block costs every completion about a microsecond on
+// tcp, too much where latency is measured.
+enum class Waiting { kBlock, kNap };
+
 class Endpoint {
  public:
   // Opens and enables it: from now on peers can reach address(). `operations` bounds how many are ever under
   // way. kUnavailable, naming the call that failed and the domain.
-  static absl::StatusOr<std::unique_ptr<Endpoint>> Open(Device device, size_t operations);
+  static absl::StatusOr<std::unique_ptr<Endpoint>> Open(Device device, size_t operations, Waiting waiting);
 
   const Device& device() const { return device_; }
   // As the peer must insert it.
@@ -87,14 +91,14 @@ class Endpoint {
   fid_ep* get() const { return ep_.get(); }
 
   // Handles completions. Returns after the first batch, or when `max_wait` nanoseconds have passed. Spins for
-  // up to `spin` nanoseconds of it, then blocks, so that a probe that waits leaves the core to others.
-  // kUnavailable when the completion queue itself is broken.
+  // up to `spin` nanoseconds of it, then blocks or naps, so that a probe that waits leaves the core to
+  // others. kUnavailable when the completion queue itself is broken.
   absl::Status Progress(int64_t max_wait, int64_t spin);
 
  private:
   explicit Endpoint(Device device) : device_(std::move(device)) {}
-  absl::Status OpenAll(size_t operations);
-  absl::Status OpenQueue(size_t operations);
+  absl::Status OpenAll(size_t operations, Waiting waiting);
+  absl::Status OpenQueue(size_t operations, Waiting waiting);
   absl::Status LearnAddress();
   absl::Status Failed(const char* call, int64_t code) const;
   // True when something was handled. Blocks up to `timeout_ms` if that is above zero.

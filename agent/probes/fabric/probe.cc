@@ -92,7 +92,7 @@ size_t OperationsFor(const Parameters& parameters) {
 absl::StatusOr<Endpoints> OpenAll(std::vector<Device> devices, const Parameters& parameters) {
   Endpoints endpoints;
   for (Device& device : devices) {
-    auto endpoint = Endpoint::Open(std::move(device), OperationsFor(parameters));
+    auto endpoint = Endpoint::Open(std::move(device), OperationsFor(parameters), Waiting::kBlock);
     if (!endpoint.ok()) return endpoint.status();
     endpoints.push_back(std::move(*endpoint));
   }
@@ -123,7 +123,7 @@ class Probe {
  private:
   absl::Status RunRank0();
   absl::Status RunRank1();
-  absl::Status RunRank1On(Device& device, const Offer& offer, const OfferedDomain& theirs);
+  absl::Status RunRank1On(const Device& device, const Offer& offer, const OfferedDomain& theirs);
   absl::StatusOr<Offer> MakeOffer(const Endpoints& endpoints) const;
   absl::Status RunSession(Endpoint& endpoint, const std::string& token, const std::string& peer_address);
   void Phase(const char* phase) {
@@ -190,14 +190,8 @@ absl::Status Probe::RunRank0() {
   return absl::OkStatus();
 }
 
-absl::Status Probe::RunRank1On(Device& device, const Offer& offer, const OfferedDomain& theirs) {
-  Device copy = {device.provider,
-                 device.domain,
-                 device.fabric,
-                 device.loopback,
-                 device.delivery_complete,
-                 InfoPtr(fi_dupinfo(device.info.get()))};
-  auto endpoint = Endpoint::Open(std::move(copy), OperationsFor(parameters_));
+absl::Status Probe::RunRank1On(const Device& device, const Offer& offer, const OfferedDomain& theirs) {
+  auto endpoint = Endpoint::Open(Copy(device), OperationsFor(parameters_), Waiting::kBlock);
   if (!endpoint.ok()) return endpoint.status();
   return RunSession(**endpoint, offer.session, theirs.address);
 }

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint8_t kPoison = 0xA5;
 constexpr useconds_t kRetryMicroseconds = 20000;
+constexpr size_t kLatencyOperations = 64;
 constexpr int64_t kFarewell = 200 * kMillisecond;
 // Seeds of a transfer: any two of a run differ.
 uint64_t WarmUpSeed(uint32_t step) { return uint64_t{step} * 2; }
@@ -180,15 +181,36 @@ absl::Status Session::BeWritten(const Transfer& transfer) {
   return Tell(ControlType::kChecked);
 }
 
+absl::StatusOr<fi_addr_t> Session::ExchangeAddresses(Endpoint& mine) {
+  ControlMessage message;
+  message.type = ControlType::kGo;
+  message.step = step_;
+  message.blob = mine.address();
+  const auto send = [&] { return channel_->Send(message, options_.deadline); };
+  if (options_.rank == 1)
+    if (absl::Status s = send(); !s.ok()) return s;
+  absl::StatusOr<ControlMessage> theirs = Hear(ControlType::kGo);
+  if (!theirs.ok()) return theirs.status();
+  absl::StatusOr<fi_addr_t> peer = mine.Insert(theirs->blob);
+  if (options_.rank == 0 && peer.ok())
+    if (absl::Status s = send(); !s.ok()) return s;
+  return peer;
+}
+
 absl::Status Session::RunLatency() {
   on_phase_("latency");
   ++step_;
-  // Rank 0 must not ping while rank 1 still does something else.
-  if (absl::Status s = options_.rank == 1 ? Tell(ControlType::kGo) : Hear(ControlType::kGo).status(); !s.ok())
-    return s;
+  auto endpoint = Endpoint::Open(Copy(endpoint_.device()), kLatencyOperations, Waiting::kNap);
+  if (!endpoint.ok()) return endpoint.status();
+  auto channel = Channel::Open(**endpoint, options_.token);
+  if (!channel.ok()) return channel.status();
+  // Rank 0 sends its address last and then pings: rank 1 does nothing else by then.
+  absl::StatusOr<fi_addr_t> peer = ExchangeAddresses(**endpoint);
+  if (!peer.ok()) return peer.status();
+  (*channel)->set_peer(*peer);
   const int64_t start = NowTicks();
   absl::StatusOr<std::vector<double>> samples =
-      MeasureLatency(*channel_, options_.rank, parameters_.latency_iterations, options_.deadline);
+      MeasureLatency(**channel, options_.rank, parameters_.latency_iterations, options_.deadline);
   if (!samples.ok()) return samples.status();
   v1::Measurement& m = AddMeasurement(v1::METRIC_LATENCY, sizeof(uint64_t));
   m.set_moved_bytes(samples->size() * sizeof(uint64_t));

@@ -52,6 +52,8 @@ class Session {
   absl::StatusOr<WriteTimes> TimedWrite(Writer& writer, const Transfer& transfer);
   absl::Status BeWritten(const Transfer& transfer);
   absl::Status RunLatency();
+  // Tells the peer the address of another endpoint of ours and inserts its into that.
+  absl::StatusOr<fi_addr_t> ExchangeAddresses(Endpoint& mine);
   absl::Status Part();
   void TellAbort(const absl::Status& why);
   absl::Status Tell(ControlType type, uint64_t value = 0);
