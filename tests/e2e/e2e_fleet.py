@@ -22,7 +22,7 @@ from demo import links as all_links  # noqa: E402
 # Quick rounds of small probes; a pace that a sanitizer's build on busy cores keeps up with.
 TUNING = fleets.Tuning(
     link_bytes_per_second=50e6, bytes_per_direction=2 << 20, concurrent_runs=2, baseline_runs=4, period_seconds=2,
-    deadline_seconds=60,
+    deadline_seconds=30,
 )  # fmt: skip
 
 
@@ -85,8 +85,9 @@ class FleetTest(unittest.TestCase):
         return int(self.cli.status()["rounds"])
 
     def wait_rounds(self, count):
+        """Runs that a crash cut off hold their nodes until their deadline."""
         target = self.rounds() + count
-        wait_until(lambda: self.rounds() >= target, f"{count} rounds", 60 + 20 * count)
+        wait_until(lambda: self.rounds() >= target, f"{count} rounds", 2 * TUNING.deadline_seconds + 20 * count)
 
     def query(self, sql, *values):
         """Rows from the server's database, read beside the running server."""
