@@ -92,6 +92,8 @@ class WeftTest : public ::testing::Test {
                     {"WEFT_INSECURE", "1"},
                     {"USER", "ann"},
                     {"TZ", "Europe/Berlin"}};
+    // Where a sanitizer watches, it keeps its settings.
+    if (const char* options = std::getenv("LSAN_OPTIONS")) environment_["LSAN_OPTIONS"] = options;
   }
   ~WeftTest() override { server_->Shutdown(); }
 
