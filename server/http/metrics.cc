@@ -2,9 +2,9 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
-#include <set>
 #include <tuple>
 
 #include "absl/strings/ascii.h"
@@ -402,17 +402,18 @@ MetricCounters::MetricCounters(const MetricCountersOptions& options)
   }
 }
 
-bool MetricCounters::NoteRun(const NodeProbe& key, Outcome outcome, absl::Time time) {
+MetricCounters::Room MetricCounters::NoteRun(const NodeProbe& key, Outcome outcome, absl::Time time) {
   MutexLock lock(mutex_);
   auto found = times_.find(key);
-  if (found == times_.end()) {
-    if (times_.size() >= max_node_probes_) return false;
+  const bool is_new = found == times_.end();
+  if (is_new) {
+    if (times_.size() >= max_node_probes_) return Room::kFull;
     found = times_.emplace(key, ProbeTimes{}).first;
   }
   ProbeTimes& times = found->second;
   times.last_run = std::max(times.last_run, time);
   if (outcome == Outcome::kOk) times.last_success = std::max(times.last_success, time);
-  return true;
+  return is_new ? Room::kNew : Room::kKnown;
 }
 
 // All outcomes of a pair appear together, the ones that did not happen at 0.
@@ -425,11 +426,12 @@ void MetricCounters::AddRunCounters(const NodeProbe& key) {
 void MetricCounters::CountRun(absl::string_view hostname, absl::string_view probe, Outcome outcome,
                               absl::Time time) {
   const NodeProbe key(Clean(hostname), Clean(probe));
-  if (!NoteRun(key, outcome, time)) {
+  const Room room = NoteRun(key, outcome, time);
+  if (room == Room::kFull) {
     uncounted_runs_.Increment();
     return;
   }
-  AddRunCounters(key);
+  if (room == Room::kNew) AddRunCounters(key);
   Increment(runs_, {{"node", key.first}, {"probe", key.second}, {"outcome", Label(outcome)}}, 1);
 }
 

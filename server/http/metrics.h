@@ -154,8 +154,8 @@ class MetricCounters {
 
  private:
   using CounterFamily = prometheus::Family<prometheus::Counter>;
-  // False when there is no room for a new pair.
-  bool NoteRun(const NodeProbe& key, Outcome outcome, absl::Time time) WEFT_EXCLUDES(mutex_);
+  enum class Room { kKnown, kNew, kFull };
+  Room NoteRun(const NodeProbe& key, Outcome outcome, absl::Time time) WEFT_EXCLUDES(mutex_);
   void AddRunCounters(const NodeProbe& key);
 
   const size_t max_node_probes_;
