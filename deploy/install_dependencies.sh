@@ -26,9 +26,9 @@ die() {
 packages_of() {
   case "$1" in
     run) printf '%s\n' "${run_packages[@]}" ;;
-    build) printf '%s\n' "${run_packages[@]}" "${build_packages[@]}" "$boost" ;;
+    build) printf '%s\n' "${run_packages[@]}" "${build_packages[@]}" "${boost[@]}" ;;
     test)
-      printf '%s\n' "${run_packages[@]}" "${build_packages[@]}" "$boost" "${test_packages[@]}"
+      printf '%s\n' "${run_packages[@]}" "${build_packages[@]}" "${boost[@]}" "${test_packages[@]}"
       # A Node.js that did not come from apt is as good.
       command -v npm >/dev/null || printf '%s\n' nodejs npm
       ;;
@@ -60,10 +60,10 @@ install() {
 # shellcheck disable=SC1091
 . /etc/os-release
 case "${ID:-}-${VERSION_ID:-}" in
-  debian-12) boost=libboost1.81-dev ;;
-  ubuntu-24.04) boost=libboost-dev ;;
+  debian-12) boost=(libboost1.81-dev) ;;
+  ubuntu-24.04) boost=(libboost-dev libboost-url-dev) ;;
   *)
-    boost=libboost-dev
+    boost=(libboost-dev libboost-url-dev)
     echo "install_dependencies.sh: ${PRETTY_NAME:-this system} is untried; Debian 12 and Ubuntu 24.04 are known to work" >&2
     ;;
 esac

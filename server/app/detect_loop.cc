@@ -146,7 +146,7 @@ absl::Status DetectLoop::Evaluate(const std::vector<NodeRecord>& records,
     EpisodeChanges changes = Reconcile(*input, now);
     const EpisodeChanges counted = changes;
     if (absl::Status status = Commit(std::move(changes)); !status.ok()) return status;
-    CountChanges(counted, input->open_episodes, now);
+    CountChanges(counted, *input, now);
     findings = std::move(input->findings);
   }
   Publish(findings);
@@ -171,11 +171,10 @@ absl::Status DetectLoop::Commit(EpisodeChanges changes) {
   return absl::OkStatus();
 }
 
-void DetectLoop::CountChanges(const EpisodeChanges& changes, const std::vector<Episode>& open_before,
-                              absl::Time now) {
+void DetectLoop::CountChanges(const EpisodeChanges& changes, const EpisodeInput& before, absl::Time now) {
   for (const Episode& episode : changes.episodes) {
-    const bool known = std::any_of(open_before.begin(), open_before.end(),
-                                   [&](const Episode& before) { return before.id == episode.id; });
+    const bool known = std::any_of(before.open_episodes.begin(), before.open_episodes.end(),
+                                   [&](const Episode& open) { return open.id == episode.id; });
     if (!known) {
       counters_.CountRegression(episode.finding.scope, episode.finding.probe);
       spdlog::info("finding {} opened: {}", episode.id, episode.finding.summary);
@@ -183,8 +182,10 @@ void DetectLoop::CountChanges(const EpisodeChanges& changes, const std::vector<E
       spdlog::info("finding {} resolved", episode.id);
     }
   }
-  for (size_t i = 0; i < changes.drop_deliveries.size(); ++i) {
-    counters_.CountDelivery("", DeliveryOutcome::kDropped, now);
+  for (const Delivery& delivery : before.deliveries) {
+    const std::vector<std::string>& dropped = changes.drop_deliveries;
+    if (std::find(dropped.begin(), dropped.end(), delivery.id) == dropped.end()) continue;
+    counters_.CountDelivery(delivery.receiver, DeliveryOutcome::kDropped, now);
   }
 }
 

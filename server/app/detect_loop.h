@@ -53,7 +53,7 @@ class DetectLoop {
   absl::StatusOr<EpisodeInput> ReadInput(const std::vector<NodeRecord>& records,
                                          const std::map<std::string, Node>& nodes, absl::Time now);
   absl::Status Commit(EpisodeChanges changes);
-  void CountChanges(const EpisodeChanges& changes, const std::vector<Episode>& open_before, absl::Time now);
+  void CountChanges(const EpisodeChanges& changes, const EpisodeInput& before, absl::Time now);
   void Publish(const std::vector<Finding>& findings);
 
   const DetectLoopOptions options_;
