@@ -20,6 +20,8 @@
 namespace weft {
 namespace {
 
+constexpr size_t kMaxFileBytes = 16 << 20;
+
 class Fd {
  public:
   explicit Fd(int fd) : fd_(fd) {}
@@ -51,6 +53,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (got < 0) return Failed("read", path);
     if (got == 0) return out;
     out.append(buffer, static_cast<size_t>(got));
+    if (out.size() > kMaxFileBytes) {
+      return absl::OutOfRangeError(absl::StrCat(path, " is longer than ", kMaxFileBytes, " bytes"));
+    }
   }
 }
 

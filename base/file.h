@@ -10,7 +10,8 @@
 
 namespace weft {
 
-// Whole content; kNotFound, kPermissionDenied or another errno's code, with the path in the message.
+// Whole content, at most 16 MiB (kOutOfRange); kNotFound, kPermissionDenied or another errno's code, with the
+// path in the message.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Replaces the file as a whole and durably: temporary file, fsync, rename, fsync of the folder.
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content, unsigned mode = 0600);

@@ -10,6 +10,7 @@
 #include "agent/inventory/identity.h"
 #include "agent/inventory/inventory.h"
 #include "base/file.h"
+#include "base/id.h"
 #include "base/version.h"
 #include "convert/convert.h"
 
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& 
       app->reaper_);
   app->session_ = std::make_unique<AgentSession>(
       AgentSession::Options{.node_id = app->node_id_,
-                            .boot_id = ReadBootId(kRoot),
+                            .boot_id = absl::StrCat(ReadBootId(kRoot), "-", RandomHex(4)),
                             .reconnect = {.seed = std::random_device{}()}},
       AgentSession::Parts{
           .channel = MakeAgentChannel(config.server_address(), *credentials),

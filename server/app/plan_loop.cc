@@ -32,10 +32,21 @@ v1::ConnectResponse ToMessage(const Command& command) {
   return message;
 }
 
+// How long a run that a restart cut off keeps its nodes from new ones. One that was under way ends in this
+// time or is declined for once; its result is stored whenever it comes.
+constexpr absl::Duration kAwaitCutOffRuns = absl::Seconds(10);
+
+// The kind's name in Hello.probe_kinds.
+std::string KindOf(const ProbeSpec& spec) {
+  return std::holds_alternative<FabricProbe>(spec.kind) ? "fabric" : "";
+}
+
 }  // namespace
 
-PlanLoop::PlanLoop(std::vector<ProbeSchedule> schedules, Store& store, Clock& clock, AgentStreams& streams)
-    : store_(store),
+PlanLoop::PlanLoop(std::vector<ProbeSchedule> schedules, absl::Duration gather, Store& store, Clock& clock,
+                   AgentStreams& streams)
+    : gather_(gather),
+      store_(store),
       clock_(clock),
       streams_(streams),
       tracker_(RunTrackerOptions{.display_name = [this](absl::string_view id) { return DisplayName(id); }}),
@@ -58,13 +69,14 @@ absl::Status PlanLoop::Recover() {
   absl::Time start = clock_.Now();
   if (!newest->empty()) start = std::max(start, newest->front().plan_time + absl::Milliseconds(1));
   time_ = std::make_unique<SteadyTime>(start, clock_.Monotonic());
+  first_round_ = start + gather_;
 
   absl::StatusOr<std::vector<Run>> active = store_.ListActiveRuns();
   if (!active.ok()) return active.status();
   std::vector<std::string> ids;
   for (const Run& run : *active) {
     ids.push_back(run.id);
-    Execute(tracker_.Resume(run, DeadlineOf(run), start));
+    Execute(tracker_.Resume(run, std::min(DeadlineOf(run), kAwaitCutOffRuns), start));
   }
   absl::StatusOr<std::vector<StoredResult>> results = store_.ResultsOfRuns(ids);
   if (!results.ok()) return results.status();
@@ -114,7 +126,8 @@ void PlanLoop::Apply(const AgentEvent& event, absl::Time now) {
     // A new stream of a node that was connected: whatever it held before is gone for the tracker.
     if (connected_.count(event.node_id) != 0) Execute(tracker_.OnAgentGone(event.node_id, now));
     connected_[event.node_id] = {
-        connected->record.node, last_success_.try_emplace(event.node_id, absl::InfinitePast()).first->second};
+        connected->record.node, connected->probe_kinds,
+        last_success_.try_emplace(event.node_id, absl::InfinitePast()).first->second};
     hostnames_[event.node_id] = connected->record.node.hostname;
   } else if (std::holds_alternative<AgentGone>(event.what)) {
     connected_.erase(event.node_id);
@@ -143,7 +156,10 @@ std::vector<PlanNode> PlanLoop::Available(const Schedule& schedule,
     suspects = suspects_;
   }
   std::vector<PlanNode> nodes;
+  const std::string kind = KindOf(schedule.settings.planner.spec);
   for (const auto& [id, connected] : connected_) {
+    const std::vector<std::string>& kinds = connected.probe_kinds;
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) continue;
     PlanNode node;
     node.id = id;
     const auto label = connected.node.labels.find(schedule.settings.cohort_label);
@@ -168,11 +184,13 @@ absl::Status PlanLoop::RememberRounds(Schedule& schedule, const std::vector<Plan
 }
 
 void PlanLoop::PlanRuns(Schedule& schedule, absl::Time now) {
+  if (now < first_round_) return;
   if (now < schedule.planner.NextRoundTime() && schedule.planner.waiting_pairs() == 0) return;
   absl::StatusOr<std::vector<MaintenanceWindow>> windows = store_.ListWindows();
   absl::Status status = windows.status();
   if (status.ok()) {
     const std::vector<PlanNode> nodes = Available(schedule, *windows);
+    if (nodes.size() < 2) return;  // a round of nobody would only put off the first one
     status = RememberRounds(schedule, nodes);
     if (status.ok()) {
       const std::vector<Run> runs =

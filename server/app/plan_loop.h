@@ -31,7 +31,9 @@ struct ProbeSchedule {
 // Push and SetSuspects from any thread; the rest from one.
 class PlanLoop {
  public:
-  PlanLoop(std::vector<ProbeSchedule> schedules, Store& store, Clock& clock, AgentStreams& streams);
+  // The first round waits `gather` after Recover, so that agents that come back find their places in it.
+  PlanLoop(std::vector<ProbeSchedule> schedules, absl::Duration gather, Store& store, Clock& clock,
+           AgentStreams& streams);
   // Takes up the runs and round numbers that the store remembers. Call once, before Start.
   absl::Status Recover();
   void Start();
@@ -50,6 +52,7 @@ class PlanLoop {
   };
   struct ConnectedNode {
     Node node;
+    std::vector<std::string> probe_kinds;
     absl::Time last_success = absl::InfinitePast();
   };
 
@@ -64,6 +67,7 @@ class PlanLoop {
   absl::Duration DeadlineOf(const Run& run) const;
   std::string DisplayName(absl::string_view node_id) const;
 
+  const absl::Duration gather_;
   Store& store_;
   Clock& clock_;
   AgentStreams& streams_;
@@ -72,6 +76,7 @@ class PlanLoop {
   std::vector<Schedule> schedules_;
   RunTracker tracker_;
   std::unique_ptr<SteadyTime> time_;
+  absl::Time first_round_ = absl::InfinitePast();
   std::map<std::string, ConnectedNode> connected_;
   std::map<std::string, absl::Time> last_success_;  // of all nodes ever heard of
   std::map<std::string, std::string> hostnames_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "fleet/node.h"
@@ -15,6 +16,7 @@ namespace weft {
 // The agent's stream is open, its node stored.
 struct AgentConnected {
   NodeRecord record;
+  std::vector<std::string> probe_kinds;  // what it can run, as Hello names it
 };
 // The stream is closed.
 struct AgentGone {};

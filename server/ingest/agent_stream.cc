@@ -91,7 +91,11 @@ void AgentStream::OnDone() {
 }
 
 void AgentStream::OnReadDone(bool ok) {
-  if (!ok) return Close(absl::OkStatus());
+  if (!ok) {
+    // Also what an unreadable message looks like, e.g. a hostname that is not UTF-8.
+    return Close(node_id_.empty() ? absl::InvalidArgumentError("the stream ended before a readable hello")
+                                  : absl::OkStatus());
+  }
   {
     MutexLock lock(mutex_);
     last_heard_ = service_.clock_.Monotonic();
@@ -166,7 +170,8 @@ absl::Status AgentStream::HandleHello(const v1::Hello& hello) {
   ToProto(service_.options_.reconnect_spread, welcome->mutable_reconnect_spread());
   welcome->set_server_version(service_.options_.server_version);
   Send(std::move(response));
-  Emit({node_id_, AgentConnected{std::move(record)}});
+  Emit({node_id_,
+        AgentConnected{std::move(record), {hello.probe_kinds().begin(), hello.probe_kinds().end()}}});
   return absl::OkStatus();
 }
 
