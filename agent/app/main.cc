@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include <CLI/CLI.hpp>
 
@@ -67,7 +68,10 @@ int RunAgent(const weft::v1::AgentConfig& config) {
   }
   spdlog::info("stopping on signal {}", number);
   (*app)->Stop();
-  return 0;
+  app->reset();
+  spdlog::shutdown();
+  // gRPC's threads still run; destructors of static objects must not pull the ground from under them.
+  std::_Exit(0);
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ std::string Serialise(const v1::Result& result) {
   return bytes.size() <= kMaxSpoolRecordBytes ? bytes : Shorten(result, bytes.size()).SerializeAsString();
 }
 
+// gRPC 1.51 shuts its callback threads down with the last channel that used them, and now and then aborts the
+// process on that way (a completion queue is released once too often). So that way is never taken.
+void KeepForEver(const std::shared_ptr<grpc::Channel>& channel) {
+  static Mutex mutex;
+  static auto* const channels = new std::vector<std::shared_ptr<grpc::Channel>>;
+  MutexLock lock(mutex);
+  channels->push_back(channel);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeAgentChannel(
@@ -69,7 +78,9 @@ std::shared_ptr<grpc::Channel> MakeAgentChannel(
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 1'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 120'000);
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(server_address, credentials, args);
+  std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(server_address, credentials, args);
+  KeepForEver(channel);
+  return channel;
 }
 
 void AgentSession::Bell::Ring() {
@@ -114,6 +125,8 @@ void AgentSession::Stop() {
   if (stream_ == nullptr) return;
   stream_->Close();
   stream_->AwaitEnd();
+  // What was on its way and not judged is offered again by whoever uses the spool next.
+  parts_.spool->ReturnOffered();
 }
 
 absl::Duration AgentSession::Step() {

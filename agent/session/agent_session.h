@@ -25,7 +25,8 @@
 namespace weft {
 
 // A channel with the agents' settings: keepalive, no proxy, small messages. `credentials` are mutual TLS or
-// grpc::InsecureChannelCredentials(). One channel serves an agent for its whole life.
+// grpc::InsecureChannelCredentials(). One channel serves an agent for its whole life, and is kept until the
+// process ends.
 std::shared_ptr<grpc::Channel> MakeAgentChannel(const std::string& server_address,
                                                 const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 

@@ -64,7 +64,7 @@ class TestServer : public v1::AgentService::Service {
     Send(welcome);
     while (stream->Read(&request)) Add(request);
     std::lock_guard<std::mutex> lock(mutex_);
-    stream_ = nullptr;
+    if (stream_ == stream) stream_ = nullptr;
     return grpc::Status::OK;
   }
 
