@@ -16,8 +16,9 @@ constexpr size_t kPingBytes = sizeof(uint64_t);
 constexpr uint32_t kMaxDropped = 64;
 constexpr size_t kMaxQueued = 64;
 constexpr int64_t kControlSpin = 20 * kMicrosecond;
-// A round trip on a fast link takes less; a peer that was scheduled away needs the core to come back.
-constexpr int64_t kPingSpin = 200 * kMicrosecond;
+// A round trip on a fast link takes less. After it the endpoint yields between looks: were both ends of a
+// test on one core, each would otherwise spin while the other waits for that core.
+constexpr int64_t kPingSpin = 30 * kMicrosecond;
 constexpr int64_t kWait = 10 * kMillisecond;
 
 absl::Status Late(absl::string_view what) {
