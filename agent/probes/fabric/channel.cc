@@ -16,9 +16,6 @@ constexpr size_t kPingBytes = sizeof(uint64_t);
 constexpr uint32_t kMaxDropped = 64;
 constexpr size_t kMaxQueued = 64;
 constexpr int64_t kControlSpin = 20 * kMicrosecond;
-// A round trip on a fast link takes less. After it the endpoint yields between looks: were both ends of a
-// test on one core, each would otherwise spin while the other waits for that core.
-constexpr int64_t kPingSpin = 30 * kMicrosecond;
 constexpr int64_t kWait = 10 * kMillisecond;
 
 absl::Status Late(absl::string_view what) {
@@ -168,7 +165,7 @@ absl::Status Channel::SendPing(uint64_t number, int64_t deadline) {
   }
 }
 
-absl::Status Channel::ExpectPing(uint64_t number, int64_t deadline) {
+absl::Status Channel::ExpectPing(uint64_t number, int64_t spin, int64_t deadline) {
   if (!to_repost_.empty())
     if (absl::Status s = RepostReceives(); !s.ok()) return s;
   while (pings_.empty()) {
@@ -177,7 +174,7 @@ absl::Status Channel::ExpectPing(uint64_t number, int64_t deadline) {
       return aborted.ok() ? absl::InvalidArgumentError("a control message came instead of a ping") : aborted;
     }
     if (NowTicks() >= deadline) return Late("a ping was not answered");
-    if (absl::Status s = endpoint_.Progress(kWait, kPingSpin); !s.ok()) return s;
+    if (absl::Status s = endpoint_.Progress(kWait, spin); !s.ok()) return s;
   }
   const uint64_t got = pings_.front();
   pings_.pop_front();

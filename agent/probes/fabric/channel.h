@@ -33,9 +33,9 @@ class Channel : public CompletionHandler {
   // Receive, and it must be this one.
   absl::StatusOr<ControlMessage> Expect(ControlType type, uint32_t step, int64_t deadline);
 
-  // 8 bytes, latency at any price: spins for a while before it blocks.
+  // 8 bytes. The wait spins for `spin` nanoseconds before it gives the core to others.
   absl::Status SendPing(uint64_t number, int64_t deadline);
-  absl::Status ExpectPing(uint64_t number, int64_t deadline);
+  absl::Status ExpectPing(uint64_t number, int64_t spin, int64_t deadline);
 
   void OnCompletion(Operation& operation, size_t length, int error) override;
 
