@@ -19,7 +19,8 @@ using Row = std::array<size_t, kLongestWord + 1>;
 size_t Distance(absl::string_view word, absl::string_view candidate, size_t limit) {
   const size_t edits = EditDistance(absl::AsciiStrToLower(word), absl::AsciiStrToLower(candidate), limit);
   if (edits <= limit) return edits;
-  const bool part = word.size() >= 3 && absl::StrContains(absl::AsciiStrToLower(candidate), absl::AsciiStrToLower(word));
+  const bool part =
+      word.size() >= 3 && absl::StrContains(absl::AsciiStrToLower(candidate), absl::AsciiStrToLower(word));
   return part ? limit : limit + 1;
 }
 
