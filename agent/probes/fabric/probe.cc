@@ -59,7 +59,7 @@ int64_t ProcessAge() {
 // that it can say itself what happened.
 int64_t OwnDeadline(const v1::ProbeRequest& request) {
   const int64_t given = request.deadline().seconds() * kSecond + request.deadline().nanos();
-  return NowTicks() - ProcessAge() + given - std::clamp(given / 10, 50 * kMillisecond, kSecond);
+  return NowTicks() - ProcessAge() + given - std::clamp(given / 8, 100 * kMillisecond, 2 * kSecond);
 }
 
 // libfabric's settings change what numbers mean.
