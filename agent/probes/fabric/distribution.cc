@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kBlocks = 16;
 constexpr uint64_t kMaxBlockMessages = 32;
 // Of the average block's time: a shorter one is a burst.
-constexpr double kBurst = 0.25;
+constexpr double kBurst = 0.5;
 
 double Percentile(const std::vector<double>& sorted, double fraction) {
   const double rank = std::ceil(fraction * static_cast<double>(sorted.size()));

@@ -20,7 +20,7 @@ class BlockTimes {
   // Message after message, `now` in ticks, not falling.
   void OnComplete(int64_t now);
   // Bytes per second of each whole block, the first counted from `start`. A poller that was held up sees many
-  // completions at once, and a link looks infinitely fast for a moment: a block that took less than a quarter
+  // completions at once, and a link looks infinitely fast for a moment: a block that took less than half
   // of the average is counted as one with the next, and left out at the end.
   std::vector<double> Rates(int64_t start) const;
   int64_t last() const { return last_; }
