@@ -138,7 +138,7 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
   return fd;
 }
 
-// Arguments of facts on agents' connections: the server's half of a pair that must fit the agent's (60 s).
+// The server's half of a pair that must fit the agent's keepalive (60 s): see agent/session.
 void SetChannelArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 120'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);

@@ -48,10 +48,10 @@ absl::Status AgentStreams::Enter(const std::string& node_id, std::shared_ptr<Age
     if (draining_) return absl::UnavailableError("the server is stopping");
     std::shared_ptr<AgentStream>& current = streams_[node_id];
     if (current != nullptr && current->boot_id() != stream->boot_id() && !current->IsSilent()) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "node id ", node_id,
-          " is in use by another machine: was this disk cloned? Remove the agent's state folder on the "
-          "copy so that it gets an id of its own"));
+      return absl::AlreadyExistsError(absl::StrCat("node id ", node_id,
+                                                   " is in use by another agent: was this disk or state "
+                                                   "folder cloned? Remove the agent's state folder on the "
+                                                   "copy so that it gets an id of its own"));
     }
     older = std::exchange(current, std::move(stream));
   }

@@ -34,8 +34,9 @@ class AgentStreams {
 
  private:
   friend class AgentStream;
-  // A stream takes the place of an older one of the same boot of the same machine, or of a silent one;
-  // kAlreadyExists while another machine uses the node id; kUnavailable when draining.
+  // A stream takes the place of an older one of the same agent process, or of one that has been silent for
+  // two heartbeats; kAlreadyExists while another process uses the node id, so an agent whose machine lost
+  // power may have to try for that long; kUnavailable when draining.
   absl::Status Enter(const std::string& node_id, std::shared_ptr<AgentStream> stream) WEFT_EXCLUDES(mutex_);
   // True if `stream` was the current one of the node.
   bool Leave(const std::string& node_id, const AgentStream* stream) WEFT_EXCLUDES(mutex_);
