@@ -56,6 +56,7 @@ endif()
 
 # weft_cc_test(NAME n SRCS t.cc DEPS x [LABELS slow rpc] [TIMEOUT s])
 #   label `slow`: more than about 10 s.  label `rpc`: starts gRPC, left out under ThreadSanitizer.
+#   ctest has rapidcheck not shrink: a failure must name its seed before the time-out; run the binary to shrink.
 function(weft_cc_test)
   if(NOT WEFT_BUILD_TESTS)
     return()
@@ -79,7 +80,7 @@ function(weft_cc_test)
   set_tests_properties(${ARG_NAME} PROPERTIES
     TIMEOUT ${ARG_TIMEOUT}
     LABELS "${ARG_LABELS}"
-    ENVIRONMENT "WEFT_BIN_DIR=${CMAKE_BINARY_DIR}/bin;WEFT_SOURCE_DIR=${CMAKE_SOURCE_DIR};TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+    ENVIRONMENT "RC_PARAMS=noshrink=1;WEFT_BIN_DIR=${CMAKE_BINARY_DIR}/bin;WEFT_SOURCE_DIR=${CMAKE_SOURCE_DIR};TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 endfunction()
 
 # weft_cc_bench(NAME n SRCS b.cc DEPS x)   Google Benchmark; lands in build/<preset>/bench
