@@ -36,12 +36,17 @@ const v1::Finding* Worst(const Findings& findings) {
   return worst;
 }
 
-Verdict VerdictOf(v1::NodeState state, const v1::Finding* worst) {
+// A level without anything to compare it with says nothing of health.
+bool IsJudged(const v1::NodeStatus& status) {
+  return status.bandwidth_bytes_per_second() <= 0 || status.expected_bandwidth_bytes_per_second() > 0;
+}
+
+Verdict VerdictOf(const v1::NodeStatus& status, const v1::Finding* worst) {
   if (worst != nullptr) {
     return worst->severity() == v1::SEVERITY_WARNING ? Verdict::kWarning : Verdict::kCritical;
   }
-  if (state == v1::NODE_STATE_OK) return Verdict::kOk;
-  return state == v1::NODE_STATE_DEGRADED ? Verdict::kCritical : Verdict::kUnknown;
+  if (status.state() == v1::NODE_STATE_OK && IsJudged(status)) return Verdict::kOk;
+  return status.state() == v1::NODE_STATE_DEGRADED ? Verdict::kCritical : Verdict::kUnknown;
 }
 
 std::string BandwidthPart(const v1::NodeStatus& status) {
@@ -88,7 +93,7 @@ std::string Line(Verdict verdict, absl::string_view node, absl::string_view what
 CheckReport ReportOf(const v1::NodeStatus& status, const Findings& findings, absl::Time now) {
   const v1::Finding* worst = Worst(findings);
   CheckReport report;
-  report.verdict = VerdictOf(status.state(), worst);
+  report.verdict = VerdictOf(status, worst);
   const std::string what = worst == nullptr ? StatePart(status, now) : FindingPart(*worst);
   report.line = Line(report.verdict, status.node().hostname(),
                      absl::StrCat(what, status.muted() ? " (in maintenance)" : ""));

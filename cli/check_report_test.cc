@@ -45,6 +45,14 @@ TEST(CheckReportTest, OnlyAMeasuredNodeWithoutFindingsIsOk) {
   EXPECT_EQ(ReportOf(Status(v1::NODE_STATE_DEGRADED), {}, Now()).verdict, Verdict::kCritical);
 }
 
+TEST(CheckReportTest, ALevelWithoutABaselineSaysNothingOfHealth) {
+  v1::NodeStatus status = Status(v1::NODE_STATE_OK);
+  status.clear_expected_bandwidth_bytes_per_second();
+  status.clear_bandwidth_ratio();
+  EXPECT_EQ(ReportOf(status, {}, Now()).verdict, Verdict::kUnknown);
+  EXPECT_EQ(ReportOf(status, {}, Now()).line, "UNKNOWN: weft: gpu017: 24.0 GB/s, no baseline yet");
+}
+
 TEST(CheckReportTest, SaysHowOldItsKnowledgeIs) {
   EXPECT_THAT(ReportOf(Status(v1::NODE_STATE_MISSING), {}, Now()).line, HasSubstr("last seen 10m ago"));
   EXPECT_THAT(ReportOf(Status(v1::NODE_STATE_STALE), {}, Now()).line, HasSubstr("last good result 2h ago"));

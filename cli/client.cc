@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -9,6 +10,8 @@
 
 namespace weft::cli {
 namespace {
+
+constexpr int kDefaultPort = 7443;
 
 // An answer holds one page; the server keeps pages well below this.
 constexpr int kMaxAnswerBytes = 16 << 20;
@@ -42,12 +45,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const Clie
   return grpc::SslCredentials(ssl);
 }
 
-std::string Unreachable(const grpc::Status& status, const ClientOptions& options) {
-  std::string message = absl::StrCat("cannot reach weft server at ", options.server, " (",
-                                     EscapeControl(status.error_message()), "). Is it running? Try: weft ",
-                                     "server status --server ADDR");
-  if (!options.insecure) absl::StrAppend(&message, ", or --insecure if it serves plain text");
-  return message;
+// As gRPC words it; everything else that is unavailable was said by the server.
+bool IsConnectionFailure(absl::string_view said) {
+  return absl::StartsWith(said, "failed to connect") || absl::StartsWith(said, "DNS resolution failed") ||
+         absl::StartsWith(said, "connections to all backends failing");
+}
+
+std::string Unavailable(const grpc::Status& status, const ClientOptions& options) {
+  const std::string said = EscapeControl(status.error_message());
+  if (!IsConnectionFailure(said)) {
+    return absl::StrCat("weft server at ", options.server, " cannot do this now: ", said, ". Try again");
+  }
+  return absl::StrCat("cannot reach weft server at ", options.server, " (", said, "). Is it running? ",
+                      options.insecure ? "Does it want TLS (--tls-ca, --tls-cert, --tls-key)?"
+                                       : "Do --tls-ca, --tls-cert and --tls-key fit it?");
 }
 
 }  // namespace
@@ -55,7 +66,7 @@ std::string Unreachable(const grpc::Status& status, const ClientOptions& options
 absl::Status FromGrpcStatus(const grpc::Status& status, const ClientOptions& options) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable) return absl::Status(code, Unreachable(status, options));
+  if (code == absl::StatusCode::kUnavailable) return absl::Status(code, Unavailable(status, options));
   if (code == absl::StatusCode::kDeadlineExceeded) {
     return absl::Status(code,
                         absl::StrCat("weft server at ", options.server, " did not answer within ",
@@ -71,14 +82,17 @@ absl::Status FromGrpcStatus(const grpc::Status& status, const ClientOptions& opt
 Client::Client(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
     : options_(std::move(options)), channel_(std::move(channel)) {}
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
+  // Without a port gRPC would take 443. An IPv6 address has brackets where it has a port.
+  if (!absl::StrContains(options.server, ':') || absl::EndsWith(options.server, "]"))
+    absl::StrAppend(&options.server, ":", kDefaultPort);
   const auto credentials = Credentials(options);
   if (!credentials.ok()) return credentials.status();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
-  return std::unique_ptr<Client>(
-      new Client(options, grpc::CreateCustomChannel(options.server, *credentials, arguments)));
+  auto channel = grpc::CreateCustomChannel(options.server, *credentials, arguments);
+  return std::unique_ptr<Client>(new Client(std::move(options), std::move(channel)));
 }
 
 absl::Time Client::Deadline() const { return Clock::Real().Now() + options_.timeout; }

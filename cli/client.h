@@ -27,7 +27,7 @@ class Client {
  public:
   // Connects lazily. kInvalidArgument when the options contradict each other, another code when a file cannot
   // be read. HTTP proxies of the environment are ignored.
-  static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options);
+  static absl::StatusOr<std::unique_ptr<Client>> Create(ClientOptions options);
 
   // Calls one method of one service with the deadline of the options:
   //   client.Call(&v1::FleetService::Stub::GetNode, request)

@@ -214,6 +214,8 @@ TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
   EXPECT_THAT(Weft("help exit-code").err, HasSubstr("Did you mean exit-codes?"));
   EXPECT_THAT(Weft("server status --server 127.0.0.1:1").err,
               AllOf(HasSubstr("cannot reach weft server at 127.0.0.1:1"), HasSubstr("Is it running?")));
+  EXPECT_THAT(Weft("server status --server no-such-host.invalid --timeout 5s").err,
+              HasSubstr("no-such-host.invalid:7443"));
 }
 
 TEST_F(WeftTest, ProxiesOfTheEnvironmentAreIgnored) {

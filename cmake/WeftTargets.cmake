@@ -2,7 +2,7 @@
 # weft_cc_bench. Sources are listed, never globbed. Library names are their folder joined by underscores,
 # e.g. server/plan -> weft_server_plan.
 
-set(WEFT_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Werror)
+set(WEFT_WARNINGS -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${WEFT_WARNINGS_ARE_ERRORS}>:-Werror>)
 set(WEFT_SANITIZE_FLAGS "")
 if(WEFT_SANITIZE)
   set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

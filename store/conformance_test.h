@@ -197,11 +197,24 @@ TEST_P(StoreConformanceTest, AKeySeenBeforeIsADuplicateWhateverItsPayload) {
   EXPECT_EQ(store().Stats().value().results, 2u);
 }
 
+// As from a spool that lost its state and sends what is stored under a new epoch.
+TEST_P(StoreConformanceTest, ASecondResultOfOneRankIsADuplicateWhateverItsKey) {
+  ASSERT_EQ(store().PutRuns({TestRun("r1"), TestRun("r2")}), absl::OkStatus());
+  ASSERT_TRUE(Append({{7, TestResult("r1")}}).ok());
+  Reopen();
+  const auto outcome =
+      AppendAndWait(store(), {"node-a", "epoch-2", {{1, TestResult("r1")}, {2, TestResult("r2")}}});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->duplicate, testing::ElementsAre(1));
+  EXPECT_THAT(outcome->stored, testing::ElementsAre(2));
+  EXPECT_EQ(store().Stats().value().results, 2u);
+}
+
 TEST_P(StoreConformanceTest, NumbersThatAreNotFiniteAreRefusedWithTheWholeCall) {
-  ASSERT_EQ(store().PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store().PutRuns({WideRun("r1", 2)}), absl::OkStatus());
   for (const double bad :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    Result result = TestResult("r1");
+    Result result = TestResult("r1", "node-a", 1);
     result.measurements[0].distribution.p99 = bad;
     EXPECT_EQ(Append({{1, TestResult("r1")}, {2, result}}).status().code(),
               absl::StatusCode::kInvalidArgument);
@@ -409,14 +422,15 @@ TEST_P(StoreConformanceTest, RetentionEndsResolvedEpisodesWithTheirFinishedDeliv
 TEST_P(StoreConformanceTest, ManyThreadsAppendAndReadAtOnce) {
   constexpr int kThreads = 8;
   constexpr uint64_t kAppends = 25;
-  ASSERT_EQ(store().PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store().PutRuns({WideRun("r1", kThreads * kAppends)}), absl::OkStatus());
   std::atomic<int> failed = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 1; i <= kAppends; ++i) {
-        const auto outcome =
-            AppendAndWait(store(), {"node-a", absl::StrCat("epoch-", t), {{i, TestResult("r1")}}});
+        const uint32_t rank = static_cast<uint32_t>(t * kAppends + i - 1);
+        const auto outcome = AppendAndWait(
+            store(), {"node-a", absl::StrCat("epoch-", t), {{i, TestResult("r1", "node-a", rank)}}});
         if (!outcome.ok() || outcome->stored.size() != 1) ++failed;
         if (!store().ReadResults(0, 5).ok()) ++failed;
       }
@@ -429,10 +443,10 @@ TEST_P(StoreConformanceTest, ManyThreadsAppendAndReadAtOnce) {
 }
 
 TEST_P(StoreConformanceTest, AnyOrderWithRepeatsStoresEachKeyOnce) {
-  ASSERT_EQ(store().PutRuns({TestRun("r1")}), absl::OkStatus());
   int trial = 0;
   EXPECT_TRUE(rc::check([&](const std::vector<std::vector<uint8_t>>& batches) {
     const std::string epoch = absl::StrCat("trial-", ++trial);
+    RC_ASSERT(store().PutRuns({WideRun(epoch, 41)}).ok());
     const uint64_t before = store().Stats().value().results;
     std::set<uint64_t> seen;
     for (const std::vector<uint8_t>& batch : batches) {
@@ -441,7 +455,7 @@ TEST_P(StoreConformanceTest, AnyOrderWithRepeatsStoresEachKeyOnce) {
       for (const uint8_t byte : batch) {
         const uint64_t sequence = byte % 40u + 1;
         if (seen.insert(sequence).second) fresh.push_back(sequence);
-        append.records.push_back({sequence, TestResult("r1")});
+        append.records.push_back({sequence, TestResult(epoch, "node-a", static_cast<uint32_t>(sequence))});
       }
       const auto outcome = AppendAndWait(store(), append);
       RC_ASSERT(outcome.ok());

@@ -40,7 +40,7 @@ struct ResultAppend {
 // What became of the records of one ResultAppend; the lists hold sequences and together cover them all.
 struct ResultAppendOutcome {
   std::vector<uint64_t> stored;
-  std::vector<uint64_t> duplicate;    // stored before; ignored now
+  std::vector<uint64_t> duplicate;  // stored before, under this key or as the same rank's of the run; ignored
   std::vector<uint64_t> unknown_run;  // names a run that is not in the store
   std::vector<uint64_t> wrong_node;   // the node does not hold that rank of the run
 };
@@ -92,8 +92,8 @@ class Store {
 
   // --- Results ---
   // Queues the records for the next group commit; `done` gets the outcome after it. A second call with the
-  // same (node, epoch, sequence) is a duplicate whatever its payload. Fails at once with kUnavailable,
-  // without calling `done`, when the write queue is full.
+  // same (node, epoch, sequence) is a duplicate whatever its payload, and so is a second result of one rank
+  // of a run. Fails at once with kUnavailable, without calling `done`, when the write queue is full.
   virtual absl::Status AppendResults(ResultAppend append,
                                      std::function<void(absl::StatusOr<ResultAppendOutcome>)> done) = 0;
   // Results with id > `after`, in commit order.

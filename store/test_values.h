@@ -29,6 +29,13 @@ inline Run TestRun(const std::string& id, int minutes = 0, uint64_t round = 1) {
   return run;
 }
 
+// A run in which node-a holds all ranks: one run takes many results.
+inline Run WideRun(const std::string& id, size_t ranks) {
+  Run run = TestRun(id);
+  run.participants.assign(ranks, "node-a");
+  return run;
+}
+
 inline Result TestResult(const std::string& run_id, const std::string& node_id = "node-a",
                          uint32_t rank = 0) {
   Result result;

@@ -18,7 +18,7 @@ constexpr size_t kBatchBytes = (1 << 20) - (16 << 10);  // the rest is for the r
 constexpr size_t kMaxOutgoing = 64;
 constexpr size_t kMaxPendingResults = 64;
 constexpr int kMaxMessageBytes = 4 << 20;
-constexpr absl::Duration kSpoolRetry = absl::Seconds(1);
+constexpr absl::Duration kRetry = absl::Seconds(1);
 
 // What a person should know of a lost stream, without the parts that change with every try.
 std::string Cause(const grpc::Status& status) {
@@ -140,7 +140,14 @@ absl::Duration AgentSession::Step() {
   Converse(now);
   if (const std::optional<grpc::Status> status = stream_->ended()) HandleEnd(*status, now);
   const absl::Duration due = stream_ == nullptr ? next_connect_ : logic_.NextDue();
-  return std::min(std::max(due - now, absl::ZeroDuration()), kSpoolRetry);
+  return std::min(std::max(due - now, absl::ZeroDuration()), LongestWait());
+}
+
+// An idle agent sleeps until it is called or due: each needless wake-up costs every node of the fleet.
+absl::Duration AgentSession::LongestWait() {
+  const bool watched = std::min(write_since_, connect_since_) != absl::InfiniteDuration();
+  MutexLock lock(mutex_);
+  return watched || !pending_results_.empty() || !outgoing_.empty() ? kRetry : absl::InfiniteDuration();
 }
 
 void AgentSession::Connect() {

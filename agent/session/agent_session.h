@@ -72,6 +72,7 @@ class AgentSession {
   };
 
   absl::Duration Step() WEFT_EXCLUDES(mutex_);
+  absl::Duration LongestWait() WEFT_EXCLUDES(mutex_);
   void Connect();
   void Converse(absl::Duration now);
   void HandleEnd(const grpc::Status& status, absl::Duration now);

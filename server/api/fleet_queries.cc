@@ -231,7 +231,10 @@ absl::StatusOr<v1::GetStatusResponse> Queries::GetStatus(const v1::GetStatusRequ
   for (const NodeRecord& record : directory->nodes()) lost += record.spool_lost_records;
   response.set_records_lost(lost);
   response.set_rounds(stats->rounds);
-  response.set_open_findings(episodes->size());
+  response.set_open_findings(
+      static_cast<uint64_t>(std::count_if(episodes->begin(), episodes->end(), [](const Episode& episode) {
+        return episode.finding.severity != Severity::kInfo;
+      })));
   response.set_outbox_pending(pending->size());
   response.set_store_bytes(stats->bytes);
   response.set_detector_lag_results(view_.DetectorLag());

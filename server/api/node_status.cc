@@ -66,7 +66,9 @@ v1::NodeStatus NodeStatusOf(const NodeFacts& facts, absl::Time now, absl::Durati
   out.set_connected(facts.connected);
   FillTimes(facts, now, &out);
   if (const NodeLevel* level = ShownLevel(facts.levels, now, stale_after)) FillLevel(*level, &out);
-  for (const Episode& episode : facts.open) out.add_finding_ids(episode.id);
+  for (const Episode& episode : facts.open) {
+    if (episode.finding.severity != Severity::kInfo) out.add_finding_ids(episode.id);
+  }
   return out;
 }
 

@@ -95,14 +95,14 @@ TEST(NodeStateTest, AnOpenFindingOfItsOwnDegradesIt) {
   EXPECT_EQ(NodeOf(fleet, "gpu002").state(), v1::NODE_STATE_OK);
 }
 
-TEST(NodeStateTest, PathsAndNotesAreListedButDoNotDegrade) {
+TEST(NodeStateTest, PathsAreListedAndNotesAreNotAndNeitherDegrades) {
   TestFleet fleet;
   Populate(fleet);
   fleet.AddEpisode("e1", {kNodeA, kNodeB}, FindingScope::kPair);
   fleet.AddEpisode("e2", {kNodeA}, FindingScope::kNode, Severity::kInfo);
   const v1::NodeStatus status = NodeOf(fleet, "gpu001");
   EXPECT_EQ(status.state(), v1::NODE_STATE_OK);
-  EXPECT_EQ(status.finding_ids_size(), 2);
+  EXPECT_THAT(status.finding_ids(), ElementsAre("e1"));
 }
 
 TEST(NodeStatusTest, ShowsTheWorstFreshLevelAgainstItsExpectation) {
@@ -328,6 +328,7 @@ TEST(GetStatusTest, CountsWhatStoreAndLoopsKnow) {
   TestFleet fleet;
   Populate(fleet);
   fleet.AddEpisode("e1", {kNodeA});
+  fleet.AddEpisode("e2", {kNodeA}, FindingScope::kNode, Severity::kInfo);
   fleet.view().AddRejected("bad_number", 2);
   fleet.view().AddRejected("malformed", 1);
   fleet.view().AddDuplicates(4);

@@ -81,7 +81,8 @@ absl::Status PlanLoop::Recover() {
   absl::StatusOr<std::vector<StoredResult>> results = store_.ResultsOfRuns(ids);
   if (!results.ok()) return results.status();
   for (const StoredResult& stored : *results) {
-    Execute(tracker_.OnResult(stored.result.node_id, stored.result.run_id, stored.result.outcome, start));
+    Execute(tracker_.OnResult(stored.result.node_id, stored.result.run_id, stored.result.outcome,
+                              stored.result.detail, start));
   }
   return absl::OkStatus();
 }
@@ -143,7 +144,7 @@ void PlanLoop::Apply(const AgentEvent& event, absl::Time now) {
       if (const auto node = connected_.find(event.node_id); node != connected_.end())
         node->second.last_success = now;
     }
-    Execute(tracker_.OnResult(event.node_id, stored->run_id, stored->outcome, now));
+    Execute(tracker_.OnResult(event.node_id, stored->run_id, stored->outcome, stored->detail, now));
   }
 }
 

@@ -24,8 +24,9 @@ int PollFor(int fd, short events, absl::Duration timeout) {
               static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)))));
 }
 
-std::string HostToDial(std::string host) {
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+std::string HostToDial(const std::string& configured) {
+  const bool bracketed = configured.size() > 2 && configured.front() == '[';
+  const std::string host = bracketed ? configured.substr(1, configured.size() - 2) : configured;
   if (host.empty() || host == "0.0.0.0") return "127.0.0.1";
   if (host == "::") return "::1";
   return host;
@@ -60,7 +61,7 @@ absl::Status CheckAccepts(const std::string& host, int port, absl::Duration time
 }
 
 PortWatch::PortWatch(std::string host, int port, Clock& clock, absl::Duration every)
-    : host_(HostToDial(std::move(host))),
+    : host_(HostToDial(host)),
       port_(port),
       every_(every),
       worker_("port-watch", clock, [this] { return Step(); }) {}

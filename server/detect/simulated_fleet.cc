@@ -86,7 +86,7 @@ void SimulatedFleet::FinishRun(const Run& run) {
   tracker_.OnRendezvous(run.participants[0], run.id, "address", now_);
   size_t finished = 0;
   for (const std::string& node : run.participants) {
-    finished += tracker_.OnResult(node, run.id, Outcome::kOk, now_).finished.size();
+    finished += tracker_.OnResult(node, run.id, Outcome::kOk, "", now_).finished.size();
   }
   if (finished != 1) std::abort();
 }

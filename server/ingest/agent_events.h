@@ -40,6 +40,7 @@ struct RendezvousOffered {
 struct ResultStored {
   std::string run_id;
   Outcome outcome = Outcome::kOk;
+  std::string detail;  // empty when OK
 };
 struct RecordsRefused {
   v1::RejectReason reason = v1::REJECT_REASON_UNSPECIFIED;

@@ -222,7 +222,7 @@ absl::Status AgentStream::HandleResults(v1::ResultBatch& batch) {
       continue;
     }
     Result& result = std::get<Result>(judged);
-    results[record.sequence()] = {result.run_id, result.outcome};
+    results[record.sequence()] = {result.run_id, result.outcome, result.detail};
     append.records.push_back({record.sequence(), std::move(result)});
   }
   if (append.records.empty()) {

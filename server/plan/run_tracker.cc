@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/text.h"
 
 namespace weft {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 bool IsSkip(Outcome outcome) {
   return outcome == Outcome::kSkippedBusy || outcome == Outcome::kSkippedMaintenance;
 }
+
+constexpr size_t kMaxReasonBytes = 256;
 
 const char* OutcomeText(Outcome outcome) {
   switch (outcome) {
@@ -100,7 +103,7 @@ TrackerOutput RunTracker::Resume(const Run& run, absl::Duration deadline, absl::
   const absl::Time bounded =
       std::min(end, now + options_.lease_timeout + options_.rendezvous_timeout + deadline);
   ActiveRun& active = Insert(run, Phase::kResults, deadline, std::max(bounded, now) + options_.result_grace);
-  for (Participant& participant : active.participants) participant = {.accepted = true, .started = true};
+  for (Participant& participant : active.participants) participant.accepted = participant.started = true;
   return {};
 }
 
@@ -163,7 +166,7 @@ TrackerOutput RunTracker::OnRendezvous(absl::string_view node_id, absl::string_v
 }
 
 TrackerOutput RunTracker::OnResult(absl::string_view node_id, absl::string_view run_id, Outcome outcome,
-                                   absl::Time now) {
+                                   absl::string_view detail, absl::Time now) {
   TrackerOutput output;
   const Place place = Find(node_id, run_id);
   // A result of one that was not started is an agent's mistake; it must not end the run.
@@ -172,6 +175,7 @@ TrackerOutput RunTracker::OnResult(absl::string_view node_id, absl::string_view 
   }
   place.participant().has_result = true;
   place.participant().outcome = outcome;
+  place.participant().detail = CutUtf8(detail, kMaxReasonBytes);
   ActiveRun& active = *place.active;
   const auto is_done = [](const Participant& p) { return p.has_result || !p.started; };
   // In the rendezvous phase only rank 0 is started: without its rendezvous the others have nothing to do.
@@ -204,7 +208,8 @@ void RunTracker::FinishByResults(ActiveRun& active, absl::Time now, TrackerOutpu
     const RunState own = StateOf(participant.outcome);
     if (Badness(own) > Badness(state)) state = own;
     details.push_back(
-        absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome)));
+        absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome),
+                     participant.detail.empty() ? "" : absl::StrCat(" (", participant.detail, ")")));
   }
   if (active.phase == Phase::kRendezvous && state == RunState::kOk) {
     state = RunState::kFailed;

@@ -75,9 +75,9 @@ class RunTracker {
                              Outcome outcome, absl::string_view detail, absl::Time now);
   TrackerOutput OnRendezvous(absl::string_view node_id, absl::string_view run_id, absl::string_view bytes,
                              absl::Time now);
-  // The result is stored.
+  // The result is stored. `detail` is the participant's own, for people.
   TrackerOutput OnResult(absl::string_view node_id, absl::string_view run_id, Outcome outcome,
-                         absl::Time now);
+                         absl::string_view detail, absl::Time now);
   // The node's stream ended. A run that it has not been started for is given up; one that it runs is waited
   // for, since its result comes from the spool.
   TrackerOutput OnAgentGone(absl::string_view node_id, absl::Time now);
@@ -97,6 +97,7 @@ class RunTracker {
     bool started = false;
     bool has_result = false;
     Outcome outcome = Outcome::kOk;  // of the result
+    std::string detail;              // of the result, cut
   };
   struct ActiveRun {
     Run run;

@@ -59,8 +59,8 @@ TEST_F(RunTrackerTest, LeasesAllThenStartsRankZeroThenTheOthersWithItsRendezvous
   const TrackerOutput second = tracker_.OnRendezvous("a", "r", "address", kStart);
   EXPECT_EQ(NodesTold<StartCommand>(second), Strings{"b"});
   EXPECT_EQ(std::get<StartCommand>(second.commands[0].body).rendezvous, "address");
-  EXPECT_TRUE(tracker_.OnResult("a", "r", Outcome::kOk, kStart).finished.empty());
-  const TrackerOutput last = tracker_.OnResult("b", "r", Outcome::kOk, kStart + absl::Seconds(3));
+  EXPECT_TRUE(tracker_.OnResult("a", "r", Outcome::kOk, "", kStart).finished.empty());
+  const TrackerOutput last = tracker_.OnResult("b", "r", Outcome::kOk, "", kStart + absl::Seconds(3));
   ASSERT_EQ(last.finished.size(), 1u);
   EXPECT_EQ(last.finished[0].state, RunState::kOk);
   EXPECT_EQ(last.finished[0].end_time, kStart + absl::Seconds(3));
@@ -109,7 +109,7 @@ TEST_F(RunTrackerTest, AMissingRendezvousTimesOutNamingRankZero) {
 
 TEST_F(RunTrackerTest, AMissingResultTimesOutAfterDeadlineAndGraceNamingWho) {
   StartBoth();
-  tracker_.OnResult("a", "r", Outcome::kPartnerMissing, kStart);
+  tracker_.OnResult("a", "r", Outcome::kPartnerMissing, "", kStart);
   EXPECT_TRUE(tracker_.Tick(kStart + kDeadline + absl::Seconds(9)).finished.empty());
   const TrackerOutput output = tracker_.Tick(kStart + kDeadline + absl::Seconds(10));
   EXPECT_EQ(output.finished.at(0).state, RunState::kTimedOut);
@@ -121,15 +121,17 @@ TEST_F(RunTrackerTest, RankZeroFailingBeforeItsRendezvousEndsTheRunAndFreesTheOt
   tracker_.Begin(PairRun("r", "a", "b"), kDeadline, kStart);
   Accept("a");
   Accept("b");
-  const TrackerOutput output = tracker_.OnResult("a", "r", Outcome::kFailed, kStart);
+  const TrackerOutput output = tracker_.OnResult("a", "r", Outcome::kFailed, "", kStart);
   EXPECT_EQ(output.finished.at(0).state, RunState::kFailed);
   EXPECT_EQ(NodesTold<CancelCommand>(output), Strings{"b"});
 }
 
 TEST_F(RunTrackerTest, TheWorstOutcomeSpeaksForTheRun) {
   StartBoth();
-  tracker_.OnResult("a", "r", Outcome::kTimedOut, kStart);
-  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kFailed, kStart).finished.at(0).state, RunState::kFailed);
+  tracker_.OnResult("a", "r", Outcome::kTimedOut, "", kStart);
+  const TrackerOutput output = tracker_.OnResult("b", "r", Outcome::kFailed, "no such domain eth9", kStart);
+  EXPECT_EQ(output.finished.at(0).state, RunState::kFailed);
+  EXPECT_EQ(output.finished[0].detail, "a reports: timed out; b reports: failed (no such domain eth9)");
 }
 
 TEST_F(RunTrackerTest, AnAgentLostBeforeTheStartGivesTheRunUp) {
@@ -144,8 +146,8 @@ TEST_F(RunTrackerTest, AnAgentLostBeforeTheStartGivesTheRunUp) {
 TEST_F(RunTrackerTest, AnAgentLostWhileRunningIsWaitedForUntilTheDeadline) {
   StartBoth();
   EXPECT_TRUE(tracker_.OnAgentGone("b", kStart).finished.empty());
-  tracker_.OnResult("a", "r", Outcome::kOk, kStart);
-  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, kStart + absl::Seconds(50)).finished.at(0).state,
+  tracker_.OnResult("a", "r", Outcome::kOk, "", kStart);
+  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, "", kStart + absl::Seconds(50)).finished.at(0).state,
             RunState::kOk);
 }
 
@@ -154,8 +156,8 @@ TEST_F(RunTrackerTest, AResumedRunOnlyWaitsForResults) {
   EXPECT_EQ(tracker_.BusyNodes().size(), 2u);
   EXPECT_TRUE(Accept("a").commands.empty());
   EXPECT_TRUE(tracker_.OnRendezvous("a", "r", "x", kStart).commands.empty());
-  tracker_.OnResult("a", "r", Outcome::kOk, kStart);
-  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, kStart).finished.at(0).state, RunState::kOk);
+  tracker_.OnResult("a", "r", Outcome::kOk, "", kStart);
+  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, "", kStart).finished.at(0).state, RunState::kOk);
 }
 
 TEST_F(RunTrackerTest, AResumedRunOfLongAgoStillWaitsForTheGrace) {
@@ -166,15 +168,15 @@ TEST_F(RunTrackerTest, AResumedRunOfLongAgoStillWaitsForTheGrace) {
 
 TEST_F(RunTrackerTest, GarbageIsIgnored) {
   StartBoth();
-  EXPECT_TRUE(tracker_.OnResult("c", "r", Outcome::kFailed, kStart).finished.empty());
-  EXPECT_TRUE(tracker_.OnResult("a", "unknown", Outcome::kFailed, kStart).finished.empty());
+  EXPECT_TRUE(tracker_.OnResult("c", "r", Outcome::kFailed, "", kStart).finished.empty());
+  EXPECT_TRUE(tracker_.OnResult("a", "unknown", Outcome::kFailed, "", kStart).finished.empty());
   EXPECT_TRUE(tracker_.OnRendezvous("b", "r", "x", kStart).commands.empty());
   EXPECT_TRUE(tracker_.OnRendezvous("a", "r", "again", kStart).commands.empty());
   EXPECT_TRUE(Accept("a").commands.empty());
   EXPECT_TRUE(tracker_.Begin(PairRun("r", "a", "b"), kDeadline, kStart).commands.empty());
-  tracker_.OnResult("a", "r", Outcome::kOk, kStart);
-  EXPECT_TRUE(tracker_.OnResult("a", "r", Outcome::kFailed, kStart).finished.empty());
-  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, kStart).finished.at(0).state, RunState::kOk);
+  tracker_.OnResult("a", "r", Outcome::kOk, "", kStart);
+  EXPECT_TRUE(tracker_.OnResult("a", "r", Outcome::kFailed, "", kStart).finished.empty());
+  EXPECT_EQ(tracker_.OnResult("b", "r", Outcome::kOk, "", kStart).finished.at(0).state, RunState::kOk);
 }
 
 TEST_F(RunTrackerTest, DetailsUseTheDisplayNameWhereThereIsOne) {
@@ -203,7 +205,7 @@ TrackerOutput RandomEvent(RunTracker& tracker, int runs, absl::Time now) {
     case 5:
       return tracker.OnRendezvous(node, run, "x", now);
     default:
-      return tracker.OnResult(node, run, outcome, now);
+      return tracker.OnResult(node, run, outcome, "", now);
   }
 }
 

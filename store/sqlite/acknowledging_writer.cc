@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "store/sqlite/sqlite_store.h"
 #include "store/test_values.h"
@@ -27,9 +28,15 @@ int AppendForEver(const std::string& path, uint64_t sequence) {
   options.path = path;
   auto store = OpenSqliteStore(options);
   if (!store.ok()) return 1;
-  (*store)->PutRuns({TestRun("r1")}).IgnoreError();  // there already from the second time on
+  constexpr uint64_t kRanks = 1000;
+  uint64_t last_run = 0;
   for (;; ++sequence) {
-    ResultAppend append{"node-a", "epoch-1", {{sequence, TestResult("r1")}}};
+    const uint64_t number = sequence / kRanks + 1;
+    const std::string run = "r" + std::to_string(number);
+    // There already where an earlier life stopped in the middle of it.
+    if (std::exchange(last_run, number) != number) (*store)->PutRuns({WideRun(run, kRanks)}).IgnoreError();
+    const uint32_t rank = static_cast<uint32_t>(sequence % kRanks);
+    ResultAppend append{"node-a", "epoch-1", {{sequence, TestResult(run, "node-a", rank)}}};
     append.records[0].result.detail = std::to_string(sequence);
     // When the queue is full, the same one again.
     if (!(*store)->AppendResults(std::move(append), &Acknowledge).ok()) --sequence;

@@ -22,14 +22,16 @@ struct Seat {
   int64_t run_key = 0;
   absl::Time plan_time;
   std::string node_id;  // empty: the run has no such rank
+  bool taken = false;   // its result is stored: a spool that lost its state sends it again, under a new epoch
 };
 
 absl::StatusOr<std::optional<Seat>> FindSeat(Database& database, const Result& result) {
   Query query(database,
-              "SELECT r.run_key, r.plan_time_ns, p.node_id FROM run AS r LEFT JOIN participant AS p "
+              "SELECT r.run_key, r.plan_time_ns, p.node_id, EXISTS (SELECT 1 FROM result AS s "
+              "WHERE s.run_key = r.run_key AND s.rank = ?2) FROM run AS r LEFT JOIN participant AS p "
               "ON p.run_key = r.run_key AND p.rank = ?2 WHERE r.run_id = ?1",
               result.run_id, result.rank);
-  if (query.Next()) return Seat{query.Int(0), query.Time(1), query.Text(2)};
+  if (query.Next()) return Seat{query.Int(0), query.Time(1), query.Text(2), query.Bool(3)};
   if (!query.status().ok()) return query.status();
   return std::nullopt;
 }
@@ -81,6 +83,10 @@ class Appender {
     }
     if ((*seat)->node_id != append_.node_id || record.result.node_id != append_.node_id) {
       outcome_.wrong_node.push_back(record.sequence);
+      return absl::OkStatus();
+    }
+    if ((*seat)->taken) {
+      outcome_.duplicate.push_back(record.sequence);
       return absl::OkStatus();
     }
     return Insert(record, **seat);

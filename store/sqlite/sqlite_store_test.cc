@@ -173,15 +173,16 @@ TEST(SqliteStoreTest, AFullQueueRefusesResultsAtOnceAndStillTakesOtherWrites) {
   options.busy_budget = absl::Seconds(60);
   options.max_queued_writes = 3;
   auto store = OpenOrDie(options);
-  ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store->PutRuns({WideRun("r1", 64)}), absl::OkStatus());
   Intruder intruder(folder.database());
   intruder.Do("BEGIN IMMEDIATE");
   std::atomic<int> stored = 0;
   absl::Status status;
   uint64_t accepted = 0;
   while (status.ok() && accepted < 10) {
-    status = store->AppendResults({"node-a", "e", {{accepted + 1, TestResult("r1")}}},
-                                  [&](const absl::StatusOr<ResultAppendOutcome>& o) { stored += o.ok(); });
+    status = store->AppendResults(
+        {"node-a", "e", {{accepted + 1, TestResult("r1", "node-a", static_cast<uint32_t>(accepted))}}},
+        [&](const absl::StatusOr<ResultAppendOutcome>& o) { stored += o.ok(); });
     accepted += status.ok() ? 1 : 0;
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -198,12 +199,12 @@ TEST(SqliteStoreTest, AFailingRequestDoesNotSpoilItsGroup) {
   SqliteStoreOptions options = At(folder);
   options.busy_budget = absl::Seconds(60);
   auto store = OpenOrDie(options);
-  ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store->PutRuns({WideRun("r1", 64)}), absl::OkStatus());
   Intruder intruder(folder.database());
   intruder.Do("BEGIN IMMEDIATE");  // holds the writer, so that all of these wait together
   std::vector<absl::StatusCode> codes;
   for (uint64_t i = 1; i <= 9; ++i) {
-    Result result = TestResult("r1");
+    Result result = TestResult("r1", "node-a", static_cast<uint32_t>(i));
     if (i % 3 == 0) result.measurements[0].value = std::numeric_limits<double>::quiet_NaN();
     ASSERT_EQ(store->AppendResults({"node-a", "e", {{i, result}}},
                                    [&](const absl::StatusOr<ResultAppendOutcome>& outcome) {
@@ -227,9 +228,9 @@ TEST(SqliteStoreTest, AFullDiskLosesNothingAcknowledgedAndWritingGoesOnWhenThere
   absl::Status status;
   for (uint64_t i = 1; status.ok() && i < 10000; ++i) {
     const std::string id = absl::StrCat("r", i);
-    status = store->PutRuns({TestRun(id)});
+    status = store->PutRuns({WideRun(id, 2)});
     if (!status.ok()) break;
-    ResultAppend append{"node-a", "e", {{2 * i, TestResult(id)}, {2 * i + 1, TestResult(id)}}};
+    ResultAppend append{"node-a", "e", {{2 * i, TestResult(id)}, {2 * i + 1, TestResult(id, "node-a", 1)}}};
     append.records[1].result.tool_output.assign(8000, 't');
     const auto outcome = AppendAndWait(*store, append);
     status = outcome.status();
@@ -251,12 +252,12 @@ TEST(SqliteStoreTest, AGroupThatMeetsAFullDiskIsRedoneOneByOne) {
   options.max_bytes = 1 << 20;
   options.busy_budget = absl::Seconds(60);
   auto store = OpenOrDie(options);
-  ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store->PutRuns({WideRun("r1", 64)}), absl::OkStatus());
   Intruder intruder(folder.database());
   intruder.Do("BEGIN IMMEDIATE");
   std::map<uint64_t, absl::Status> outcomes;
   for (uint64_t i = 1; i <= 40; ++i) {
-    Result result = TestResult("r1");
+    Result result = TestResult("r1", "node-a", static_cast<uint32_t>(i));
     if (i == 20) result.tool_output.assign(2 << 20, 't');  // larger than the whole database may be
     ASSERT_EQ(store->AppendResults({"node-a", "e", {{i, result}}},
                                    [&outcomes, i](const absl::StatusOr<ResultAppendOutcome>& outcome) {
@@ -273,9 +274,13 @@ TEST(SqliteStoreTest, AGroupThatMeetsAFullDiskIsRedoneOneByOne) {
 TEST(SqliteStoreTest, SequencesInOrderTakeOneRangeAndAHoleOneMore) {
   const TempFolder folder;
   auto store = OpenOrDie(At(folder));
-  ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store->PutRuns({WideRun("r1", 64)}), absl::OkStatus());
   for (const uint64_t sequence : {9u, 8u, 7u, 1u, 2u, 3u, 5u}) {
-    ASSERT_TRUE(AppendAndWait(*store, {"node-a", "e", {{sequence, TestResult("r1")}}}).ok());
+    ASSERT_TRUE(
+        AppendAndWait(
+            *store,
+            {"node-a", "e", {{sequence, TestResult("r1", "node-a", static_cast<uint32_t>(sequence))}}})
+            .ok());
   }
   Intruder intruder(folder.database());
   EXPECT_EQ(intruder.Ask("SELECT group_concat(first_sequence || '-' || last_sequence) FROM stored_range"),
@@ -285,11 +290,13 @@ TEST(SqliteStoreTest, SequencesInOrderTakeOneRangeAndAHoleOneMore) {
 TEST(SqliteStoreTest, TheWriteAheadLogShrinksAfterAReaderThatHeldIt) {
   const TempFolder folder;
   auto store = OpenOrDie(At(folder));
-  ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  ASSERT_EQ(store->PutRuns({WideRun("r1", 64)}), absl::OkStatus());
   Intruder intruder(folder.database());
   intruder.Do("BEGIN; SELECT count(*) FROM run");
   for (uint64_t i = 1; i <= 50; ++i) {
-    ASSERT_TRUE(AppendAndWait(*store, {"node-a", "e", {{i, TestResult("r1")}}}).ok());
+    ASSERT_TRUE(
+        AppendAndWait(*store, {"node-a", "e", {{i, TestResult("r1", "node-a", static_cast<uint32_t>(i))}}})
+            .ok());
   }
   EXPECT_GT(store->Stats()->wal_bytes, 0u);
   intruder.Do("COMMIT");

@@ -42,8 +42,10 @@ Parameters MakeParameters(const v1::FabricProbe& probe) {
   Parameters p;
   p.provider = probe.provider();
   p.domain = probe.domain();
-  std::vector<uint64_t> sizes(probe.message_size_bytes().begin(), probe.message_size_bytes().end());
-  if (sizes.empty()) sizes.push_back(kDefaultMessageBytes);
+  const bool default_size = probe.message_size_bytes().empty();
+  std::vector<uint64_t> sizes = default_size ? std::vector<uint64_t>{kDefaultMessageBytes}
+                                             : std::vector<uint64_t>(probe.message_size_bytes().begin(),
+                                                                     probe.message_size_bytes().end());
   if (probe.skip_bandwidth()) sizes.clear();
   for (const uint64_t size : sizes) {
     p.transfers.push_back(MakeTransfer(size, OrDefault(probe.window(), kDefaultWindow),
