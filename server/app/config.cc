@@ -37,6 +37,7 @@ void FillDefaults(v1::ServerConfig& config) {
     if (!plan.has_deadline()) *plan.mutable_deadline() = DurationMessage(absl::Seconds(60));
     if (plan.max_concurrent_runs() == 0) plan.set_max_concurrent_runs(16);
     if (plan.cohort_label().empty()) plan.set_cohort_label("cohort");
+    if (plan.group_size() == 0) plan.set_group_size(2);
   }
   v1::DetectorConfig& detector = *config.mutable_detector();
   if (detector.slow_ratio() == 0) detector.set_slow_ratio(0.85);
@@ -82,6 +83,8 @@ void CheckSecurity(const v1::ServerConfig& config, Problems& problems) {
   }
 }
 
+constexpr uint32_t kMaxGroupSize = 1024;
+
 void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
   if (config.probes().empty()) problems.push_back("probes: at least one is needed");
   std::set<std::string> names;
@@ -92,6 +95,10 @@ void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
     if (absl::Status status = ValidateProbeSpec(plan.spec()); !status.ok()) {
       problems.push_back(absl::StrCat("probes: ", std::string(status.message())));
     }
+    if (plan.spec().has_fabric() && plan.group_size() != 2)
+      problems.push_back("probes: group_size of the fabric probe must be 2");
+    if (plan.group_size() > kMaxGroupSize)
+      problems.push_back(absl::StrCat("probes: group_size must be 1 to ", kMaxGroupSize));
     CheckRange("probes: period", plan.period(), absl::Seconds(1), absl::Hours(24 * 7), problems);
     CheckRange("probes: deadline", plan.deadline(), absl::Seconds(1), absl::Hours(1), problems);
   }

@@ -53,14 +53,15 @@ probes:
   - spec: {name: wire, fabric: {window: 100000}}
     period: 10ms
   - spec: {name: wire, fabric: {}}
+    group_size: 3
 receivers: [{name: Bad Name, url: "ftp://x"}]
 detector: {slow_ratio: 0.9, recovered_ratio: 0.5}
 )",
                                   config)
                              .message());
-  for (const char* part :
-       {"data_dir is missing", "retention must be", "window", "period must be", "\"wire\" appears twice",
-        "[a-z0-9_-]", "https://", "secret_file is missing", "recovered_ratio must be above"}) {
+  for (const char* part : {"data_dir is missing", "retention must be", "window", "period must be",
+                           "\"wire\" appears twice", "group_size of the fabric probe must be 2", "[a-z0-9_-]",
+                           "https://", "secret_file is missing", "recovered_ratio must be above"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

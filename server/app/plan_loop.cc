@@ -186,12 +186,13 @@ absl::Status PlanLoop::RememberRounds(Schedule& schedule, const std::vector<Plan
 
 void PlanLoop::PlanRuns(Schedule& schedule, absl::Time now) {
   if (now < first_round_) return;
-  if (now < schedule.planner.NextRoundTime() && schedule.planner.waiting_pairs() == 0) return;
+  if (now < schedule.planner.NextRoundTime() && schedule.planner.waiting_runs() == 0) return;
   absl::StatusOr<std::vector<MaintenanceWindow>> windows = store_.ListWindows();
   absl::Status status = windows.status();
   if (status.ok()) {
     const std::vector<PlanNode> nodes = Available(schedule, *windows);
-    if (nodes.size() < 2) return;  // a round of nobody would only put off the first one
+    // A round of nobody would only put off the first one.
+    if (nodes.size() < std::min<size_t>(schedule.settings.planner.group_size, 2)) return;
     status = RememberRounds(schedule, nodes);
     if (status.ok()) {
       const std::vector<Run> runs =

@@ -51,6 +51,7 @@ std::vector<ProbeSchedule> SchedulesOf(const v1::ServerConfig& config) {
     schedule.planner.spec = *FromProto(plan.spec());  // checked with the configuration
     schedule.planner.period = FromProto(plan.period());
     schedule.planner.max_concurrent_runs = plan.max_concurrent_runs();
+    schedule.planner.group_size = plan.group_size();
     schedule.deadline = FromProto(plan.deadline());
     schedule.cohort_label = plan.cohort_label();
     schedules.push_back(std::move(schedule));

@@ -28,28 +28,31 @@ bool Planner::RoundIsDue(absl::Time now) {
 }
 
 void Planner::BeginCohortRound(const std::string& cohort, const std::vector<std::string>& sorted_ids) {
-  if (sorted_ids.size() < 2) return;
+  if (sorted_ids.size() < std::min<size_t>(options_.group_size, 2)) return;
   const uint64_t round = ++rounds_[cohort];
   ++rounds_begun_;
-  for (const auto& [first, second] : RoundPairs(sorted_ids.size(), round)) {
-    waiting_.push_back({sorted_ids[first], sorted_ids[second], cohort, round});
+  for (const std::vector<size_t>& group : RoundGroups(sorted_ids.size(), options_.group_size, round)) {
+    WaitingRun& run = waiting_.emplace_back();
+    for (const size_t index : group) run.participants.push_back(sorted_ids[index]);
+    run.cohort = cohort;
+    run.round = round;
   }
 }
 
 void Planner::BeginRound(const NodeIndex& nodes) {
-  dropped_pairs_ += waiting_.size();
+  dropped_runs_ += waiting_.size();
   waiting_.clear();
   std::map<std::string, std::vector<std::string>> cohorts;
   for (const auto& [id, node] : nodes) cohorts[node->cohort].push_back(id);
   for (const auto& [cohort, ids] : cohorts) BeginCohortRound(cohort, ids);
 }
 
-// Stable, so that pairs of equal urgency keep the order of the round.
+// Stable, so that runs of equal urgency keep the order of the round.
 void Planner::SortByUrgency(const NodeIndex& nodes) {
-  const auto urgency = [&nodes](const WaitingPair& pair) {
+  const auto urgency = [&nodes](const WaitingRun& run) {
     bool suspect = false;
     absl::Time stalest = absl::InfiniteFuture();
-    for (const std::string& id : {pair.first, pair.second}) {
+    for (const std::string& id : run.participants) {
       const auto it = nodes.find(id);
       if (it == nodes.end()) continue;
       suspect |= it->second->suspect;
@@ -58,18 +61,19 @@ void Planner::SortByUrgency(const NodeIndex& nodes) {
     return std::make_tuple(!suspect, stalest);
   };
   std::stable_sort(waiting_.begin(), waiting_.end(),
-                   [&](const WaitingPair& a, const WaitingPair& b) { return urgency(a) < urgency(b); });
+                   [&](const WaitingRun& a, const WaitingRun& b) { return urgency(a) < urgency(b); });
 }
 
-Run Planner::MakeRun(const WaitingPair& pair, const NodeIndex& nodes, absl::Time now) const {
+Run Planner::MakeRun(const WaitingRun& waiting, const NodeIndex& nodes, absl::Time now) const {
   Run run;
   run.id = TimeOrderedUuid(now);
   run.spec = options_.spec;
-  run.participants = {pair.first, pair.second};
-  run.cohort = pair.cohort;
-  run.round = pair.round;
+  run.participants = waiting.participants;
+  run.cohort = waiting.cohort;
+  run.round = waiting.round;
   run.plan_time = now;
-  run.in_maintenance = nodes.at(pair.first)->in_maintenance || nodes.at(pair.second)->in_maintenance;
+  run.in_maintenance = std::any_of(run.participants.begin(), run.participants.end(),
+                                   [&](const std::string& id) { return nodes.at(id)->in_maintenance; });
   return run;
 }
 
@@ -81,19 +85,20 @@ std::vector<Run> Planner::Plan(const std::vector<PlanNode>& available,
   std::vector<Run> runs;
   if (waiting_.empty()) return runs;
   SortByUrgency(nodes);
-  std::set<std::string> taken;  // by this call; the pairs of one round are disjoint, but rounds may not be
+  std::set<std::string> taken;  // by this call; the runs of one round are disjoint, but rounds may not be
   const auto is_free = [&](const std::string& id) {
     return nodes.count(id) != 0 && busy_nodes.count(id) == 0 && taken.count(id) == 0;
   };
-  std::vector<WaitingPair> still_waiting;
-  for (WaitingPair& pair : waiting_) {
-    if (active_runs + runs.size() >= options_.max_concurrent_runs || !is_free(pair.first) ||
-        !is_free(pair.second)) {
-      still_waiting.push_back(std::move(pair));
+  std::vector<WaitingRun> still_waiting;
+  for (WaitingRun& waiting : waiting_) {
+    const std::vector<std::string>& ids = waiting.participants;
+    if (active_runs + runs.size() >= options_.max_concurrent_runs ||
+        !std::all_of(ids.begin(), ids.end(), is_free)) {
+      still_waiting.push_back(std::move(waiting));
       continue;
     }
-    taken.insert({pair.first, pair.second});
-    runs.push_back(MakeRun(pair, nodes, now));
+    taken.insert(ids.begin(), ids.end());
+    runs.push_back(MakeRun(waiting, nodes, now));
   }
   waiting_ = std::move(still_waiting);
   return runs;

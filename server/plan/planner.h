@@ -1,10 +1,10 @@
 // Decides who probes whom, and when, for one probe. Pure: no thread, no clock; used by one thread.
 //
-// Every period a round begins. In each cohort the round pairs the nodes that are connected then, in the order
-// of their ids, by the circle method, so that with stable membership and rounds that fit into their period
-// everyone meets everyone within CycleLength(n) rounds. Pairs that the caps hold back wait within their
-// round, suspects first, then the stalest; what is still waiting when the next round is due is dropped and
-// counted.
+// Every period a round begins. In each cohort the round puts the nodes that are connected then, in the order
+// of their ids, into groups (see RoundGroups), so that with pairs, stable membership and rounds that fit into
+// their period everyone meets everyone within CycleLength(n) rounds. Groups that the caps hold back wait
+// within their round, suspects first, then the stalest; what is still waiting when the next round is due is
+// dropped and counted.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -25,6 +24,7 @@ struct PlannerOptions {
   ProbeSpec spec;
   absl::Duration period = absl::Minutes(15);  // from the start of one round to the next
   size_t max_concurrent_runs = 16;            // in the fleet, whatever the probe
+  size_t group_size = 2;                      // participants of a run; at least 1
 };
 
 // A connected node that may be probed.
@@ -57,17 +57,16 @@ class Planner {
 
   // When the next round is due; InfinitePast before the first.
   absl::Time NextRoundTime() const { return next_round_; }
-  // Pairs of the current round that have not begun.
-  size_t waiting_pairs() const { return waiting_.size(); }
-  // Pairs that never began, since this object was made.
-  uint64_t dropped_pairs() const { return dropped_pairs_; }
+  // Runs of the current round that have not begun.
+  size_t waiting_runs() const { return waiting_.size(); }
+  // Runs that never began, since this object was made.
+  uint64_t dropped_runs() const { return dropped_runs_; }
   // Rounds begun, all cohorts together, since this object was made.
   uint64_t rounds_begun() const { return rounds_begun_; }
 
  private:
-  struct WaitingPair {
-    std::string first;  // rank 0
-    std::string second;
+  struct WaitingRun {
+    std::vector<std::string> participants;  // by rank
     std::string cohort;
     uint64_t round = 0;
   };
@@ -77,13 +76,13 @@ class Planner {
   void BeginRound(const NodeIndex& nodes);
   void BeginCohortRound(const std::string& cohort, const std::vector<std::string>& sorted_ids);
   void SortByUrgency(const NodeIndex& nodes);
-  Run MakeRun(const WaitingPair& pair, const NodeIndex& nodes, absl::Time now) const;
+  Run MakeRun(const WaitingRun& waiting, const NodeIndex& nodes, absl::Time now) const;
 
   const PlannerOptions options_;
   std::map<std::string, uint64_t> rounds_;  // last round by cohort
-  std::vector<WaitingPair> waiting_;
+  std::vector<WaitingRun> waiting_;
   absl::Time next_round_ = absl::InfinitePast();
-  uint64_t dropped_pairs_ = 0;
+  uint64_t dropped_runs_ = 0;
   uint64_t rounds_begun_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "server/plan/planner.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
@@ -56,6 +57,27 @@ TEST(PlannerTest, ACohortOfOnePlansNothing) {
   EXPECT_EQ(planner.rounds_begun(), 0u);
 }
 
+TEST(PlannerTest, GroupsOfOneNeedNoPartner) {
+  PlannerOptions options = OptionsWithCap(100);
+  options.group_size = 1;
+  Planner planner(options);
+  const std::vector<weft::Run> runs = planner.Plan(Nodes(3), {}, 0, kStart);
+  ASSERT_EQ(runs.size(), 3u);
+  for (const weft::Run& run : runs) EXPECT_EQ(run.participants.size(), 1u);
+}
+
+TEST(PlannerTest, AGroupWaitsUntilAllItsMembersAreFree) {
+  PlannerOptions options = OptionsWithCap(100);
+  options.group_size = 4;
+  Planner planner(options);
+  const auto nodes = Nodes(4);
+  EXPECT_TRUE(planner.Plan(nodes, {nodes[2].id}, 1, kStart).empty());
+  EXPECT_EQ(planner.waiting_runs(), 1u);
+  const std::vector<weft::Run> runs = planner.Plan(nodes, {}, 0, kStart + absl::Seconds(1));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(std::set<std::string>(runs[0].participants.begin(), runs[0].participants.end()).size(), 4u);
+}
+
 TEST(PlannerTest, CohortsAreNotMixed) {
   Planner planner(OptionsWithCap(100));
   auto nodes = Nodes(5, "a");
@@ -91,12 +113,12 @@ TEST(PlannerTest, PairsBeyondTheCapWaitAndAreDroppedAndCountedWhenTheNextRoundIs
   Planner planner(OptionsWithCap(1));
   const auto nodes = Nodes(8);
   EXPECT_EQ(planner.Plan(nodes, {}, 0, kStart).size(), 1u);
-  EXPECT_EQ(planner.waiting_pairs(), 3u);
+  EXPECT_EQ(planner.waiting_runs(), 3u);
   EXPECT_TRUE(planner.Plan(nodes, {}, 1, kStart + absl::Seconds(1)).empty());
   EXPECT_EQ(planner.Plan(nodes, {}, 0, kStart + absl::Seconds(2)).size(), 1u);
-  EXPECT_EQ(planner.dropped_pairs(), 0u);
+  EXPECT_EQ(planner.dropped_runs(), 0u);
   EXPECT_EQ(planner.Plan(nodes, {}, 0, kStart + kPeriod)[0].round, 2u);
-  EXPECT_EQ(planner.dropped_pairs(), 2u);
+  EXPECT_EQ(planner.dropped_runs(), 2u);
 }
 
 TEST(PlannerTest, SuspectsComeFirstAndThenTheStalest) {
@@ -119,7 +141,7 @@ TEST(PlannerTest, BusyAndVanishedNodesAreLeftAlone) {
   EXPECT_EQ(runs.size(), 1u);
   nodes.erase(nodes.begin());
   EXPECT_TRUE(planner.Plan(nodes, {}, 0, kStart + absl::Seconds(1)).empty());
-  EXPECT_EQ(planner.waiting_pairs(), 1u);
+  EXPECT_EQ(planner.waiting_runs(), 1u);
 }
 
 TEST(PlannerTest, AMissedRoundIsNotMadeUpForAndAClockSetBackDoesNotStopRounds) {
@@ -176,7 +198,7 @@ TEST(PlannerTest, EveryPairMeetsOncePerCycleWithStableMembershipAndRoundsThatFit
           ++met[Ends(run)];
       }
     }
-    RC_ASSERT(planner.dropped_pairs() == 0u);
+    RC_ASSERT(planner.dropped_runs() == 0u);
     RC_ASSERT(met.size() == n * (n - 1) / 2);
     for (const auto& [pair, times] : met) RC_ASSERT(times == 1);
   }));

@@ -1,6 +1,7 @@
 #include "server/plan/rounds.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 
@@ -24,6 +25,47 @@ std::vector<std::pair<size_t, size_t>> RoundPairs(size_t n, uint64_t round) {
     pairs.emplace_back(swap ? high : low, swap ? low : high);
   }
   return pairs;
+}
+
+namespace {
+
+// Sequence by Vigna (public domain): the same on every platform, which std::shuffle is not.
+uint64_t NextRandom(uint64_t& state) {
+  uint64_t z = state += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+std::vector<size_t> Shuffled(size_t n, uint64_t round) {
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  uint64_t state = round * 0x100000001b3 + n;
+  for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[NextRandom(state) % i]);
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::vector<size_t>> RoundGroups(size_t n, size_t size, uint64_t round) {
+  std::vector<std::vector<size_t>> groups;
+  if (size <= 1) {
+    for (size_t i = 0; i < n; ++i) groups.push_back({i});
+    return groups;
+  }
+  if (size == 2) {
+    for (const auto& [first, second] : RoundPairs(n, round)) groups.push_back({first, second});
+    return groups;
+  }
+  if (n < 2) return groups;
+  const std::vector<size_t> order = Shuffled(n, round);
+  for (size_t i = 0; i < n; ++i) {
+    const bool full = groups.empty() || groups.back().size() >= size;
+    const bool last_alone = i + 1 == n && full && !groups.empty();
+    if (full && !last_alone) groups.emplace_back();
+    groups.back().push_back(order[i]);
+  }
+  return groups;
 }
 
 }  // namespace weft

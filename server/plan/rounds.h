@@ -1,4 +1,4 @@
-// Round-robin rounds by the circle method: who meets whom. Pure; any thread.
+// Who meets whom in a round: pairs by the circle method, larger groups by a shuffle. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,12 @@ size_t CycleLength(size_t n);
 // disjoint; with odd n one index sits out. `first` is rank 0; each pair swaps its ranks from one cycle to the
 // next. Empty below two.
 std::vector<std::pair<size_t, size_t>> RoundPairs(size_t n, uint64_t round);
+
+// Disjoint groups of `size` of the indices below `n` that run together in `round`; each group's first member
+// is rank 0. Size 1: each by itself. Size 2: RoundPairs. Larger: a shuffle that depends on `n` and `round`
+// alone is cut into groups; a rest of one joins the last group, a larger rest is a group of its own, and with
+// n <= size all are one group. Size 0 counts as 1. Empty where a group of two or more is asked for and n is
+// below two.
+std::vector<std::vector<size_t>> RoundGroups(size_t n, size_t size, uint64_t round);
 
 }  // namespace weft

@@ -64,5 +64,46 @@ TEST(RoundsTest, APairSwapsItsRanksFromOneCycleToTheNext) {
   }
 }
 
+TEST(RoundsTest, GroupsOfARoundCoverAllOnceAndHoldTheirSize) {
+  EXPECT_TRUE(rc::check([] {
+    const auto n = *rc::gen::inRange<size_t>(2, 100);
+    const auto size = *rc::gen::inRange<size_t>(3, 20);
+    const auto round = *rc::gen::arbitrary<uint64_t>();
+    const auto groups = RoundGroups(n, size, round);
+    RC_ASSERT(groups == RoundGroups(n, size, round));
+    std::set<size_t> seen;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const bool last = i + 1 == groups.size();
+      RC_ASSERT(groups[i].size() >= 2u);
+      RC_ASSERT((last ? groups[i].size() <= size + 1 : groups[i].size() == size));
+      for (const size_t index : groups[i]) RC_ASSERT(index < n && seen.insert(index).second);
+    }
+    RC_ASSERT(seen.size() == n);
+  }));
+}
+
+TEST(RoundsTest, GroupsOfOneAndTwoAndOfNobody) {
+  EXPECT_EQ(RoundGroups(2, 1, 5), (std::vector<std::vector<size_t>>{{0}, {1}}));
+  EXPECT_EQ(RoundGroups(2, 0, 5).size(), 2u);
+  EXPECT_EQ(RoundGroups(6, 2, 5).size(), 3u);
+  EXPECT_TRUE(RoundGroups(1, 2, 5).empty());
+  EXPECT_TRUE(RoundGroups(1, 8, 5).empty());
+  EXPECT_TRUE(RoundGroups(0, 1, 5).empty());
+}
+
+// Who is in whose group changes from round to round, so that nobody hides behind the same partners.
+TEST(RoundsTest, LargerGroupsMixOverTheRounds) {
+  constexpr size_t kNodes = 16;
+  std::set<Pair> met;
+  for (uint64_t round = 1; round <= 32; ++round) {
+    for (const auto& group : RoundGroups(kNodes, 4, round)) {
+      for (const size_t a : group)
+        for (const size_t b : group)
+          if (a < b) met.insert({a, b});
+    }
+  }
+  EXPECT_EQ(met.size(), kNodes * (kNodes - 1) / 2);
+}
+
 }  // namespace
 }  // namespace weft
