@@ -26,6 +26,9 @@ constexpr size_t kLongestDip = 3;  // samples
 constexpr size_t kFlappingWindow = 80;  // samples
 constexpr int kLeastEpisodes = 5;
 constexpr double kLeastFlap = 0.05;
+constexpr double kLeastFlapScales = 5;
+constexpr double kMostBetween = 0.1;  // of the samples: two levels, not wide noise
+constexpr size_t kFlappingStride = 10;
 
 using Direction = StepEvent::Direction;
 
@@ -66,36 +69,37 @@ double NoiseOf(const std::vector<double>& logs) {
   return std::max(0.002, RobustScale(std::move(differences), 0) / std::sqrt(2.0));
 }
 
-// Up and down between two levels, again and again within a window.
+// Up and down between two clear levels, again and again.
+bool IsFlappingWindow(const std::vector<double>& window, double noise) {
+  std::vector<double> sorted = window;
+  std::sort(sorted.begin(), sorted.end());
+  const double low_level = sorted[sorted.size() / 10];
+  const double high_level = sorted[sorted.size() * 9 / 10];
+  const double depth = high_level - low_level;
+  if (depth < std::max(kLeastFlap, kLeastFlapScales * noise)) return false;
+  int episodes = 0, between = 0;
+  size_t low = 0;
+  bool is_low = false;
+  for (const double log : window) {
+    const double height = (log - low_level) / depth;  // hysteresis: a third and two thirds
+    if (!is_low && height < 1.0 / 3) ++episodes;
+    is_low = height < (is_low ? 2.0 / 3 : 1.0 / 3);
+    low += is_low ? 1 : 0;
+    between += height > 1.0 / 3 && height < 2.0 / 3 ? 1 : 0;
+  }
+  const double share_low = static_cast<double>(low) / static_cast<double>(window.size());
+  return episodes >= kLeastEpisodes && share_low >= 0.12 && share_low <= 0.85 &&
+         between < kMostBetween * static_cast<double>(window.size());
+}
+
 bool IsFlapping(const std::vector<double>& logs, double noise) {
-  std::vector<double> finite;
+  std::vector<double> present;
   for (const double log : logs) {
-    if (std::isfinite(log)) finite.push_back(log);
+    if (std::isfinite(log)) present.push_back(log);
   }
-  if (finite.size() < kFlappingWindow) return false;
-  std::vector<double> copy = finite;
-  const auto high = copy.begin() + static_cast<std::ptrdiff_t>(copy.size() * 7 / 10);
-  std::nth_element(copy.begin(), high, copy.end());
-  const double depth = std::max(kLeastFlap, 4 * noise);
-  const double low_below = *high - depth;
-  const double high_above = *high - depth / 2;
-  // State per sample, with hysteresis, and where episodes begin.
-  std::vector<int> is_low(finite.size(), 0), begins(finite.size(), 0);
-  for (size_t i = 0; i < finite.size(); ++i) {
-    const bool was_low = i > 0 && is_low[i - 1] != 0;
-    is_low[i] = finite[i] < (was_low ? high_above : low_below) ? 1 : 0;
-    begins[i] = is_low[i] != 0 && !was_low ? 1 : 0;
-  }
-  int low = 0, episodes = 0;
-  for (size_t i = 0; i < finite.size(); ++i) {
-    low += is_low[i];
-    episodes += begins[i];
-    if (i >= kFlappingWindow) {
-      low -= is_low[i - kFlappingWindow];
-      episodes -= begins[i - kFlappingWindow];
-    }
-    const double share = low / static_cast<double>(kFlappingWindow);
-    if (i + 1 >= kFlappingWindow && episodes >= kLeastEpisodes && share > 0.15 && share < 0.85) return true;
+  for (size_t end = kFlappingWindow; end <= present.size(); end += kFlappingStride) {
+    const auto last = present.begin() + static_cast<std::ptrdiff_t>(end);
+    if (IsFlappingWindow({last - static_cast<std::ptrdiff_t>(kFlappingWindow), last}, noise)) return true;
   }
   return false;
 }

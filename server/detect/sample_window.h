@@ -33,7 +33,7 @@ class SampleWindow {
   bool IsSound() const;
 
   static int16_t Quantise(float log);
-  static float LogOf(int16_t sample) { return static_cast<float>(sample) / kStepsPerUnit; }
+  static float LogOf(int16_t sample) { return static_cast<float>(sample) * (1 / kStepsPerUnit); }
 
  private:
   void Age(int16_t sample, float level, float scale);

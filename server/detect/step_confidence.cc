@@ -60,7 +60,7 @@ double StepLogOdds(const StepEvidence& evidence) {
 
 double RequiredLogOdds(StepProfile profile, int samples_after) {
   const double age = std::log(samples_after / 8.0);
-  return profile == StepProfile::kFast ? 2.75 - 0.5 * age : 3.25 - 0.75 * age;
+  return profile == StepProfile::kFast ? 2.75 - 0.5 * age : 3.5 - 0.75 * age;
 }
 
 }  // namespace weft

@@ -34,11 +34,9 @@ constexpr float kAllowance = 0.4F;
 constexpr float kSuspicion = 3;
 constexpr float kMostSum = 30;
 constexpr int kFreshSuspicion = 8;  // samples; each is looked at
-// A closer look waits until the newest samples lie this far, in logs, from the level.
-constexpr float kLeastNews = 0.012F;
 // Log odds so far below what is required that the next samples cannot make up for it, and how many of them.
-constexpr double kHopeless = 6;
-constexpr uint8_t kHopelessPause = 2;
+constexpr double kHopeless = 5;
+constexpr uint8_t kHopelessPause = 4;
 constexpr float kMostCorrelation = 0.8F;
 // A log at which a level says only "off the scale".
 constexpr float kMostLog = 3.2F;
@@ -77,6 +75,20 @@ void StartAnew(StepState& state, double value) {
   state.reference = static_cast<float>(value);
 }
 
+// False while there are too few samples for a level.
+bool LearnFirstLevel(StepState& state, double value) {
+  if (state.window.size() < kTraining) return false;
+  LearnLevel(state, kLeastScale);
+  if (std::abs(state.level) >= kMostLog) {
+    // The first value was no measure for the others.
+    if (value > 0) StartAnew(state, value);
+    return false;
+  }
+  state.has_level = 1;
+  state.best_level = state.previous_level = state.level;
+  return true;
+}
+
 void FollowLevel(StepState& state, float log, float last_log) {
   const float pace = IsSuspicious(state) ? kSuspiciousPace : 1;
   const float per_scale = 1 / state.scale;
@@ -102,7 +114,7 @@ bool IsTimeToLook(StepState& state) {
     --state.pause;
     return false;
   }
-  if (state.suspicion > kFreshSuspicion) state.pause = state.suspicion < 48 ? 1 : 7;
+  if (state.suspicion > kFreshSuspicion) state.pause = state.suspicion < 48 ? 2 : 7;
   return true;
 }
 
@@ -111,59 +123,49 @@ bool IsTimeToLook(StepState& state) {
 StepDetector::StepDetector(StepOptions options)
     : options_(options), sign_(options.better == Better::kHigher ? 1.0F : -1.0F) {}
 
-std::optional<StepDetector::Look> StepDetector::TakeAndLook(StepState& state, double value) const {
-  const bool is_zero_bad = options_.better == Better::kHigher;
-  if (!std::isfinite(value) || value < 0 || (value == 0 && (!is_zero_bad || state.reference == 0))) {
-    return std::nullopt;
-  }
+bool StepDetector::IsMissing(const StepState& state, double value) const {
+  if (!std::isfinite(value) || value < 0) return true;
+  return value == 0 && (options_.better == Better::kLower || state.reference == 0);
+}
+
+// Takes a value; true when it is time for a closer look.
+bool StepDetector::Screen(StepState& state, double value) const {
+  if (IsMissing(state, value)) return false;
   if (state.reference == 0) StartAnew(state, value);
   const auto ratio = static_cast<float>(value) / state.reference;
   const int16_t sample = SampleWindow::Quantise(sign_ * std::log(std::max(ratio, 1e-6F)));
-  const float log = SampleWindow::LogOf(sample);
   const float last_log = state.window.Newest();
   state.window.Push(sample, state.level, state.scale);
-  if (state.window.size() < kTraining) return std::nullopt;
-  if (state.has_level == 0) {
-    LearnLevel(state, kLeastScale);
-    // The first value was no measure for the others.
-    if (std::abs(state.level) >= kMostLog) {
-      if (value > 0) StartAnew(state, value);
-      return std::nullopt;
-    }
-    state.has_level = 1;
-    state.best_level = state.previous_level = state.level;
+  if (state.has_level == 0 && !LearnFirstLevel(state, value)) return false;
+  FollowLevel(state, SampleWindow::LogOf(sample), last_log);
+  if (IsSuspicious(state)) return IsTimeToLook(state);
+  state.suspicion = state.pause = 0;
+  if (state.window.size() >= kSamplesOfALastingLevel) {
+    state.best_level = std::max(state.best_level, state.level);
   }
-  FollowLevel(state, log, last_log);
-  if (!IsSuspicious(state)) {
-    state.suspicion = state.pause = 0;
-    if (state.window.size() >= kSamplesOfALastingLevel)
-      state.best_level = std::max(state.best_level, state.level);
-    return std::nullopt;
-  }
-  if (!IsTimeToLook(state)) return std::nullopt;
+  return false;
+}
 
-  const bool is_low = state.sum_low >= state.sum_high;
+std::optional<StepDetector::Look> StepDetector::LookCloser(const StepState& state) const {
   StepQuestion question;
-  question.least_after = options_.profile == StepProfile::kFast ? 4 : 5;
-  std::array<float, SampleWindow::kCapacity> logs;
-  state.window.CopyNewest(question.least_after, logs.data());
-  const float news = MedianOf(logs, question.least_after) - state.level;
-  if ((is_low ? -news : news) < kLeastNews) return std::nullopt;
-  question.count = state.window.Copy(logs.data());
-  if (!is_low) {
-    for (float& one : logs) one = -one;
-  }
-  question.samples = logs.data();
-  question.level = is_low ? state.level : -state.level;
+  question.window = &state.window;
+  question.is_up = state.sum_high > state.sum_low;
+  question.level = state.level;
   question.scale = state.scale;
   question.correlation = Correlation(state);
+  question.least_after = options_.profile == StepProfile::kFast ? 4 : 5;
   const std::optional<StepEvidence> evidence = WeighStep(question);
   if (!evidence.has_value()) return std::nullopt;
-  return Look{*evidence, is_low ? Direction::kWorse : Direction::kBetter};
+  return Look{*evidence, question.is_up ? Direction::kBetter : Direction::kWorse};
+}
+
+std::optional<StepDetector::Look> StepDetector::TakeAndLook(StepState& state, double value) const {
+  return Screen(state, value) ? LookCloser(state) : std::nullopt;
 }
 
 std::optional<StepEvent> StepDetector::Observe(StepState& state, double value) const {
-  const std::optional<Look> look = TakeAndLook(state, value);
+  if (!Screen(state, value)) return std::nullopt;
+  const std::optional<Look> look = LookCloser(state);
   if (!look.has_value()) return std::nullopt;
   if (!MayBeStep(look->evidence)) {
     if (state.suspicion > kFreshSuspicion) state.pause = std::max<uint8_t>(state.pause, 1);

@@ -85,6 +85,9 @@ class StepDetector {
 
  private:
   double ValueOf(const StepState& state, float log) const;
+  bool IsMissing(const StepState& state, double value) const;
+  bool Screen(StepState& state, double value) const;
+  std::optional<Look> LookCloser(const StepState& state) const;
   StepEvent Accept(StepState& state, const Look& look, double confidence) const;
 
   StepOptions options_;

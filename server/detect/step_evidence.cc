@@ -13,6 +13,7 @@ constexpr int kCapacity = SampleWindow::kCapacity;
 constexpr int kMostAfter = 60;           // older onsets are history, not news
 constexpr int kLeastBefore = 12;         // samples that make a level
 constexpr float kLeastShift = 0.015F;    // of the level, logs
+constexpr float kLeastNews = 0.012F;     // by which the newest samples lie below the running level, logs
 constexpr float kLeastFirstLook = 3.5F;  // contrast, half corrected for correlation
 constexpr float kClip = 3;               // scales; beyond them a sample is a dip
 constexpr float kHuber = 1.5F;           // scales of the whitened residual
@@ -20,15 +21,18 @@ constexpr float kLeastScale = 0.001F;
 constexpr float kMeanAbsToSd = 1.2533F;
 constexpr float kMostCorrelation = 0.85F;
 constexpr int kOnsetMargin = 5;
-constexpr double kMostBehind =
-    10;  // log likelihood; what is further behind the best onset counts as impossible
+// In log likelihood: what is further behind the best onset counts as impossible
+constexpr double kMostBehind = 10;
 
 using Samples = std::array<float, kCapacity>;
-using Sums = std::array<double, kCapacity + 1>;
 
 float MedianOf(const float* from, int count) {
   Samples copy;
   std::copy(from, from + count, copy.begin());
+  if (count < 8) {
+    std::sort(copy.begin(), copy.begin() + count);
+    return copy[static_cast<size_t>(count / 2)];
+  }
   std::nth_element(copy.begin(), copy.begin() + count / 2, copy.begin() + count);
   return copy[static_cast<size_t>(count / 2)];
 }
@@ -79,50 +83,50 @@ struct OnsetScan {
 
 OnsetScan ScanOnsets(const Samples& samples, int count, float correlation, int first, int last) {
   const Whitened model(count, correlation);
-  Sums sums, moments;
-  sums[1] = moments[1] = 0;
-  double squares = 0;
+  const auto middle = static_cast<float>(model.middle());
+  Samples whitened;
+  float squares = 0, sum = 0, moment = 0;
   for (int i = 1; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const double value = samples[at] - correlation * samples[at - 1];
-    sums[at + 1] = sums[at] + value;
-    moments[at + 1] = moments[at] + value * i;
+    const float value = samples[static_cast<size_t>(i)] - correlation * samples[static_cast<size_t>(i - 1)];
+    whitened[static_cast<size_t>(i)] = value;
     squares += value * value;
+    sum += value;
+    moment += value * (static_cast<float>(i) - middle);
   }
-  const double sum = sums[static_cast<size_t>(count)];
-  const double moment = moments[static_cast<size_t>(count)] - model.middle() * sum;
-  const double unexplained = squares - sum * sum / model.rows() - moment * moment / model.slope_square();
-  Sums explained;
-  double best = 0;
-  for (int onset = first; onset <= last; ++onset) {
-    const auto at = static_cast<size_t>(onset);
+  const double mean = static_cast<double>(sum) / model.rows();
+  const double slope = static_cast<double>(moment) / model.slope_square();
+  std::array<double, kMostAfter + 1> explained, weights;  // by samples after the onset
+  double best = 0, later = 0;
+  for (int i = count - 1; i > last; --i) later += whitened[static_cast<size_t>(i)];
+  for (int onset = last; onset >= first; --onset) {
+    const double value = whitened[static_cast<size_t>(onset)];
     const Whitened::Step step = model.StepAt(onset);
-    const double product = sums[at + 1] - sums[at] + model.gain() * (sum - sums[at + 1]);
-    const double covariance =
-        product - step.sum * sum / model.rows() - moment * step.along_slope / model.slope_square();
-    explained[at] = covariance < 0 ? covariance * covariance / step.beside_slope : 0;
-    best = std::max(best, explained[at]);
+    const double covariance = value + model.gain() * later - step.sum * mean - step.along_slope * slope;
+    double& one = explained[static_cast<size_t>(count - onset)];
+    one = covariance < 0 ? covariance * covariance / step.beside_slope : 0;
+    best = std::max(best, one);
+    later += value;
   }
   if (best <= 0) return {};
-  const double per_square = 0.5 * (count - 3) / std::max(unexplained - best, 1e-9);
-  Sums weights;
+  const double unexplained = squares - sum * mean - moment * slope - best;
+  const double per_square = 0.5 * (count - 3) / std::max(unexplained, 1e-9);
   double total = 0;
   for (int onset = first; onset <= last; ++onset) {
-    const auto at = static_cast<size_t>(onset);
-    const double behind = (best - explained[at]) * per_square;
-    weights[at] = behind < kMostBehind ? std::exp(-behind) : 0;
-    total += weights[at];
+    const auto after = static_cast<size_t>(count - onset);
+    const double behind = (best - explained[after]) * per_square;
+    weights[after] = behind < kMostBehind ? std::exp(static_cast<float>(-behind)) : 0;
+    total += weights[after];
   }
   OnsetScan scan;
   double mass = 0;
   for (int onset = first; onset <= last && scan.onset < 0; ++onset) {
-    mass += weights[static_cast<size_t>(onset)];
+    mass += weights[static_cast<size_t>(count - onset)];
     if (mass >= total / 2) scan.onset = onset;
   }
   mass = 0;
   for (int i = std::max(first, scan.onset - kOnsetMargin); i <= std::min(last, scan.onset + kOnsetMargin);
        ++i) {
-    mass += weights[static_cast<size_t>(i)];
+    mass += weights[static_cast<size_t>(count - i)];
   }
   scan.mass = static_cast<float>(mass / total);
   return scan;
@@ -217,8 +221,7 @@ void Contrast(const Samples& samples, int count, int onset, const Fit& fit, Step
 
 void CountSides(const Samples& samples, int count, int onset, const Fit& fit, StepEvidence& evidence) {
   const float midpoint = (fit.before + fit.after) / 2;
-  int low = 0, settled = 0, low_before = 0;
-  for (int i = 0; i < onset; ++i) low_before += samples[static_cast<size_t>(i)] < midpoint ? 1 : 0;
+  int low = 0, settled = 0;
   for (int i = onset; i < count; ++i) {
     low += samples[static_cast<size_t>(i)] < midpoint ? 1 : 0;
     settled += std::abs(samples[static_cast<size_t>(i)] - fit.after) < 6 * fit.scale ? 1 : 0;
@@ -227,41 +230,56 @@ void CountSides(const Samples& samples, int count, int onset, const Fit& fit, St
     evidence.newest_low += samples[static_cast<size_t>(i)] < midpoint ? 1 : 0;
   evidence.share_low = static_cast<float>(low) / static_cast<float>(count - onset);
   evidence.share_settled = static_cast<float>(settled) / static_cast<float>(count - onset);
-  evidence.share_low_before = (static_cast<float>(low_before) + 0.5F) / static_cast<float>(onset + 1);
 }
 
-// The onset of the largest plain contrast with the running level, or -1 when none is worth a closer look.
-int FirstLook(const Samples& samples, const StepQuestion& question, float news, int first) {
+// Turns and centres samples as the question wants them.
+void Prepare(const StepQuestion& question, int count, Samples& samples) {
+  const float sign = question.is_up ? -1 : 1;
+  for (int i = 0; i < count; ++i) {
+    float& sample = samples[static_cast<size_t>(i)];
+    sample = sign * (sample - question.level);
+  }
+}
+
+// Whether among the newest samples some plain contrast with the running level is worth a closer look; then
+// how many samples ago the largest one begins, else 0.
+int FirstLook(const StepQuestion& question) {
+  const int count = std::min(question.window->size(), SampleWindow::kRecent);
+  Samples samples;
+  question.window->CopyNewest(count, samples.data());
+  Prepare(question, count, samples);
+  const float news =
+      MedianOf(&samples[static_cast<size_t>(count - question.least_after)], question.least_after);
+  if (news > -kLeastNews) return 0;
   const float lowest = news - kClip * question.scale;
   const float highest = kClip * question.scale;
   float sum = 0, best = 0;
-  int onset = -1;
-  for (int i = question.count - 1; i >= first; --i) {
-    sum += std::clamp(samples[static_cast<size_t>(i)], lowest, highest);
-    const int after = question.count - i;
+  int best_after = 0;
+  for (int after = 1; after <= count; ++after) {
+    sum += std::clamp(samples[static_cast<size_t>(count - after)], lowest, highest);
     const float square = sum * sum;
     if (after < question.least_after || sum >= 0 || square <= best * static_cast<float>(after)) continue;
     best = square / static_cast<float>(after);
-    onset = i;
+    best_after = after;
   }
   const float correction = std::sqrt((1 - question.correlation) / (1 + question.correlation));
   const float least = kLeastFirstLook * question.scale;
-  return best * correction >= least * least ? onset : -1;
+  return best * correction >= least * least ? best_after : 0;
 }
 
 }  // namespace
 
 std::optional<StepEvidence> WeighStep(const StepQuestion& question) {
-  const int count = question.count;
+  const int count = question.window->size();
   if (count < question.least_after + kLeastBefore) return std::nullopt;
-  const float news =
-      MedianOf(question.samples + count - question.least_after, question.least_after) - question.level;
+  const int after = FirstLook(question);
+  if (after == 0) return std::nullopt;
+  Samples samples;
+  question.window->Copy(samples.data());
+  Prepare(question, count, samples);
   const int first = std::max(kLeastBefore, count - kMostAfter);
   const int last = count - question.least_after;
-  Samples samples;
-  for (int i = 0; i < count; ++i) samples[static_cast<size_t>(i)] = question.samples[i] - question.level;
-  int onset = FirstLook(samples, question, news, first);
-  if (onset < 0) return std::nullopt;
+  int onset = std::max(first, count - after);
 
   Fit fit{0, 0, question.scale, question.correlation};
   Refit(samples, count, onset, fit);
@@ -276,11 +294,12 @@ std::optional<StepEvidence> WeighStep(const StepQuestion& question) {
   onset = scan.onset;
   Refit(samples, count, onset, fit);
 
+  const float level = question.is_up ? -question.level : question.level;
   StepEvidence evidence;
   evidence.before = onset;
   evidence.after = count - onset;
-  evidence.level_before = question.level + fit.before;
-  evidence.level_after = question.level + fit.after;
+  evidence.level_before = level + fit.before;
+  evidence.level_after = level + fit.after;
   evidence.shift = fit.before - fit.after;
   if (evidence.shift < kLeastShift) return std::nullopt;
   evidence.scale = fit.scale;
