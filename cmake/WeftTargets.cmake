@@ -95,3 +95,20 @@ function(weft_cc_bench)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} benchmark::benchmark Threads::Threads)
   _weft_cc_options(${ARG_NAME})
 endfunction()
+
+# weft_cc_fake(NAME n FILE libx.so.1 FOLDER f SRCS s.cc DEPS x DEFINES D)   a shared library that stands in for
+# somebody else's in tests; lands in build/<preset>/tests/f under that name
+function(weft_cc_fake)
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME;FILE;FOLDER" "SRCS;DEPS;DEFINES" ${ARGN})
+  add_library(${ARG_NAME} SHARED ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${ARG_FILE} SUFFIX "" NO_SONAME TRUE
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${ARG_FOLDER} BUILD_RPATH "\$ORIGIN")
+  target_link_options(${ARG_NAME} PRIVATE -Wl,-soname,${ARG_FILE})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
+  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINES})
+  _weft_cc_options(${ARG_NAME})
+endfunction()

@@ -160,6 +160,8 @@ absl::StatusOr<ProbeSpec> FromProto(const v1::ProbeSpec& in) {
   switch (in.kind_case()) {
     case v1::ProbeSpec::kFabric:
       return ProbeSpec{in.name(), FromProto(in.fabric())};
+    case v1::ProbeSpec::kNccl:
+    case v1::ProbeSpec::kGpuCopy:
     case v1::ProbeSpec::KIND_NOT_SET:
       break;
   }

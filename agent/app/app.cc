@@ -39,6 +39,15 @@ InventoryOptions MakeInventoryOptions(const v1::AgentConfig& config) {
           .agent_version = std::string(Version())};
 }
 
+std::vector<std::string> ProbeEnvironment(const v1::AgentConfig& config) {
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : config.probe_environment())
+    environment.push_back(absl::StrCat(name, "=", value));
+  if (!config.nccl_library().empty())
+    environment.push_back(absl::StrCat("WEFT_NCCL_LIBRARY=", config.nccl_library()));
+  return environment;
+}
+
 std::function<v1::Node()> NodeDescriber(const std::string& node_id, InventoryOptions options) {
   return [node_id, options = std::move(options)] {
     v1::Node node;
@@ -76,7 +85,8 @@ absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& 
   if (!spool.ok()) return spool.status();
   app->spool_ = *std::move(spool);
   app->runner_ = std::make_unique<ProbeRunner>(
-      ProbeRunner::Options{.probe_dir = config.probe_dir().empty() ? OwnFolder() : config.probe_dir()},
+      ProbeRunner::Options{.probe_dir = config.probe_dir().empty() ? OwnFolder() : config.probe_dir(),
+                           .environment = ProbeEnvironment(config)},
       app->reaper_);
   app->session_ = std::make_unique<AgentSession>(
       AgentSession::Options{.node_id = app->node_id_,

@@ -164,7 +164,7 @@ v1::ConnectRequest AgentSession::MakeHello() const {
   hello.set_boot_id(options_.boot_id);
   hello.set_epoch(parts_.spool->epoch());
   ToProto(parts_.clock->Now(), hello.mutable_agent_time());
-  for (const std::string& kind : KnownProbeKinds()) hello.add_probe_kinds(kind);
+  for (const std::string& kind : parts_.runner->Kinds()) hello.add_probe_kinds(kind);
   return request;
 }
 
