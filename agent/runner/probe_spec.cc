@@ -109,6 +109,10 @@ absl::StatusOr<std::string> ProbeExecutable(const v1::ProbeSpec& spec) {
 
 std::vector<std::string> KnownProbeKinds() { return {"fabric"}; }
 
+bool UsesGpu(const v1::ProbeSpec& spec) {
+  return spec.kind_case() != v1::ProbeSpec::kFabric || spec.fabric().gpu_memory();
+}
+
 absl::Duration RequestDeadline(const v1::ProbeRequest& request) {
   const auto& d = request.deadline();
   if (d.seconds() < 0 || d.nanos() < 0 || d.nanos() > 999999999) return absl::ZeroDuration();

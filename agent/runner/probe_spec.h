@@ -31,6 +31,10 @@ absl::StatusOr<std::string> ProbeExecutable(const v1::ProbeSpec& spec);
 // The kinds this agent knows, as Hello.probe_kinds says them.
 std::vector<std::string> KnownProbeKinds();
 
+// True when the probe puts load on a GPU, and so may only run where the GPUs are proven idle. True for kinds
+// that this function does not know.
+bool UsesGpu(const v1::ProbeSpec& spec);
+
 // kZeroDuration for a malformed or negative one; exact to the nanosecond otherwise.
 absl::Duration RequestDeadline(const v1::ProbeRequest& request);
 

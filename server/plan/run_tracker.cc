@@ -11,7 +11,8 @@ namespace weft {
 namespace {
 
 bool IsSkip(Outcome outcome) {
-  return outcome == Outcome::kSkippedBusy || outcome == Outcome::kSkippedMaintenance;
+  return outcome == Outcome::kSkippedBusy || outcome == Outcome::kSkippedMaintenance ||
+         outcome == Outcome::kYielded;
 }
 
 constexpr size_t kMaxReasonBytes = 256;
@@ -32,6 +33,8 @@ const char* OutcomeText(Outcome outcome) {
       return "refused";
     case Outcome::kPartnerMissing:
       return "partner missing";
+    case Outcome::kYielded:
+      return "yielded to a job";
   }
   return "unknown";
 }
@@ -177,6 +180,12 @@ TrackerOutput RunTracker::OnResult(absl::string_view node_id, absl::string_view 
   place.participant().outcome = outcome;
   place.participant().detail = CutUtf8(detail, kMaxReasonBytes);
   ActiveRun& active = *place.active;
+  if (outcome == Outcome::kYielded) {
+    // The others wait on their GPUs for one that is gone; nothing that they report now is their fault.
+    Finish(active, RunState::kSkipped, absl::StrCat(Name(node_id), " reports: ", OutcomeText(outcome)), now,
+           output);
+    return output;
+  }
   const auto is_done = [](const Participant& p) { return p.has_result || !p.started; };
   // In the rendezvous phase only rank 0 is started: without its rendezvous the others have nothing to do.
   if (std::all_of(active.participants.begin(), active.participants.end(), is_done)) {
