@@ -105,6 +105,8 @@ void CheckRest(const v1::AgentConfig& config, Problems* problems) {
                                      " to ", kMostSpoolBytes));
   if (!config.probe_dir().empty() && config.probe_dir()[0] != '/')
     problems->push_back("probe_dir is not an absolute path");
+  if (!config.nvml_library().empty() && config.nvml_library()[0] != '/')
+    problems->push_back("nvml_library is not an absolute path");
   if (!config.metrics_address().empty())
     problems->push_back("metrics_address: this version serves no metrics of the agent; leave it out");
 }

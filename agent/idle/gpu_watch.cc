@@ -194,6 +194,11 @@ GpuWatch::Facts GpuWatch::facts() const {
   return facts_;
 }
 
+uint64_t GpuWatch::revision() const {
+  MutexLock lock(mutex_);
+  return facts_.revision;
+}
+
 GpuWatch::Reading GpuWatch::last_reading() const {
   MutexLock lock(mutex_);
   const absl::Duration age = options_.clock->Monotonic() - reading_time_;

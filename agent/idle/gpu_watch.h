@@ -60,6 +60,7 @@ class GpuWatch {
   void Stop();
 
   Facts facts() const WEFT_EXCLUDES(mutex_);
+  uint64_t revision() const WEFT_EXCLUDES(mutex_);  // of the facts
   // The last reading; its activity is kFailedPrecondition, saying why, when there is none that is younger
   // than two intervals.
   Reading last_reading() const WEFT_EXCLUDES(mutex_);

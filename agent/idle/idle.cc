@@ -75,6 +75,8 @@ absl::Status JobWatch::Look(const v1::GpuActivity& activity, const std::function
     for (const v1::GpuProcess& process : gpu.processes()) {
       const auto pid = static_cast<pid_t>(process.pid());
       const Kinship kin = kinship(pid);
+      if (kin == Kinship::kOwn) own_.insert(pid);
+      if (kin == Kinship::kGone && own_.count(pid) > 0) continue;
       const bool unseen_before = std::find(unseen_.begin(), unseen_.end(), pid) != unseen_.end();
       if (kin == Kinship::kForeign || (kin == Kinship::kGone && unseen_before))
         return absl::UnavailableError(ProcessText(gpu, process));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,11 +45,12 @@ v1::Outcome OutcomeOfDecline(const absl::Status& why);
 class JobWatch {
  public:
   // Takes one reading. kUnavailable, naming GPU and process, at a sign of a job. A process that has just
-  // ended is none; one that cannot be seen in two readings running is, since it lives in another PID
-  // namespace. kFailedPrecondition when the driver no longer says who uses the GPUs.
+  // ended is none, nor is one of ours that has; one that cannot be seen in two readings running is, since it
+  // lives in another PID namespace. kFailedPrecondition when the driver no longer says who uses the GPUs.
   absl::Status Look(const v1::GpuActivity& activity, const std::function<Kinship(pid_t)>& kinship);
 
  private:
+  std::set<pid_t> own_;  // seen at any time
   std::vector<pid_t> unseen_;
 };
 

@@ -62,6 +62,12 @@ int Badness(RunState state) {
 
 }  // namespace
 
+std::string RunTracker::ReportText(const ActiveRun& active, size_t rank) const {
+  const Participant& participant = active.participants[rank];
+  return absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome),
+                      participant.detail.empty() ? "" : absl::StrCat(" (", participant.detail, ")"));
+}
+
 std::string RunTracker::Name(absl::string_view node_id) const {
   return options_.display_name ? options_.display_name(node_id) : std::string(node_id);
 }
@@ -180,10 +186,9 @@ TrackerOutput RunTracker::OnResult(absl::string_view node_id, absl::string_view 
   place.participant().outcome = outcome;
   place.participant().detail = CutUtf8(detail, kMaxReasonBytes);
   ActiveRun& active = *place.active;
-  if (outcome == Outcome::kYielded) {
-    // The others wait on their GPUs for one that is gone; nothing that they report now is their fault.
-    Finish(active, RunState::kSkipped, absl::StrCat(Name(node_id), " reports: ", OutcomeText(outcome)), now,
-           output);
+  if (IsSkip(outcome)) {
+    // A job came. The others wait for one that is gone; what they report from now on is not their fault.
+    Finish(active, RunState::kSkipped, ReportText(active, place.rank), now, output);
     return output;
   }
   const auto is_done = [](const Participant& p) { return p.has_result || !p.started; };
@@ -216,9 +221,7 @@ void RunTracker::FinishByResults(ActiveRun& active, absl::Time now, TrackerOutpu
     if (!participant.has_result || participant.outcome == Outcome::kOk) continue;
     const RunState own = StateOf(participant.outcome);
     if (Badness(own) > Badness(state)) state = own;
-    details.push_back(
-        absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome),
-                     participant.detail.empty() ? "" : absl::StrCat(" (", participant.detail, ")")));
+    details.push_back(ReportText(active, rank));
   }
   if (active.phase == Phase::kRendezvous && state == RunState::kOk) {
     state = RunState::kFailed;

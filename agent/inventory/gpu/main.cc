@@ -116,7 +116,9 @@ class Conversation {
         // Who asks for another pace wants to know now.
         next_activity_ = -absl::InfiniteDuration();
       }
-      if (order.has_report_interval()) report_interval_ = Bounded(order.report_interval(), kLeastReport);
+      if (!order.has_report_interval()) continue;
+      report_interval_ = Bounded(order.report_interval(), kLeastReport);
+      next_report_ = std::min(next_report_, Clock::Real().Monotonic() + report_interval_);
     }
   }
 
