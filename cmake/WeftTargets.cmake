@@ -1,5 +1,5 @@
 # The only ways in which this tree declares targets: weft_cc_library, weft_cc_binary, weft_cc_test,
-# weft_cc_bench. Sources are listed, never globbed. Library names are their folder joined by underscores,
+# weft_cc_test_library, weft_cc_bench, weft_cc_fuzz. Sources are listed, never globbed. Library names are their folder joined by underscores,
 # e.g. server/plan -> weft_server_plan.
 
 set(WEFT_WARNINGS -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${WEFT_WARNINGS_ARE_ERRORS}>:-Werror>)
@@ -83,6 +83,20 @@ function(weft_cc_test)
     ENVIRONMENT "RC_PARAMS=noshrink=1;WEFT_BIN_DIR=${CMAKE_BINARY_DIR}/bin;WEFT_SOURCE_DIR=${CMAKE_SOURCE_DIR};TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 endfunction()
 
+# weft_cc_test_library(NAME n SRCS f.cc [DEFINES D])   a shared library that tests load in place of a driver's;
+#   lands in build/<preset>/tests.
+function(weft_cc_test_library)
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEFINES" ${ARGN})
+  add_library(${ARG_NAME} MODULE ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINES})
+  _weft_cc_options(${ARG_NAME})
+endfunction()
+
 # weft_cc_bench(NAME n SRCS b.cc DEPS x)   Google Benchmark; lands in build/<preset>/bench
 function(weft_cc_bench)
   if(NOT WEFT_BUILD_BENCH)
@@ -111,4 +125,23 @@ function(weft_cc_fake)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
   target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINES})
   _weft_cc_options(${ARG_NAME})
+endfunction()
+
+# weft_cc_fuzz(NAME n SRCS f.cc own.cc DEPS x)   libFuzzer; lands in build/<preset>/fuzz
+#   Lists the sources under test themselves, so that they are instrumented whatever the rest is built with.
+function(weft_cc_fuzz)
+  if(NOT WEFT_BUILD_FUZZERS)
+    return()
+  endif()
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "WEFT_BUILD_FUZZERS needs Clang: use the preset `clang`")
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
+  _weft_cc_options(${ARG_NAME})
+  target_compile_options(${ARG_NAME} PRIVATE -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer,address,undefined)
 endfunction()

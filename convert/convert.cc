@@ -46,6 +46,7 @@ void ToProto(const FabricProbe& probe, v1::FabricProbe* out) {
   out->set_latency_iterations(probe.latency_iterations);
   out->set_skip_latency(probe.skip_latency);
   out->set_skip_bandwidth(probe.skip_bandwidth);
+  out->set_gpu_memory(probe.gpu_memory);
 }
 
 FabricProbe FromProto(const v1::FabricProbe& in) {
@@ -58,6 +59,7 @@ FabricProbe FromProto(const v1::FabricProbe& in) {
   probe.latency_iterations = in.latency_iterations();
   probe.skip_latency = in.skip_latency();
   probe.skip_bandwidth = in.skip_bandwidth();
+  probe.gpu_memory = in.gpu_memory();
   return probe;
 }
 
@@ -133,8 +135,13 @@ void ToProto(const Node& node, v1::Node* out) {
     to->set_pci_address(gpu.pci_address);
     to->set_uuid(gpu.uuid);
     to->set_model(gpu.model);
+    if (!gpu.facts.empty()) to->mutable_facts()->ParseFromString(gpu.facts);
   }
   out->mutable_versions()->insert(node.versions.begin(), node.versions.end());
+  if (node.gpu_source == GpuSource()) return;
+  if (node.gpu_source.read_time != absl::InfinitePast())
+    ToProto(node.gpu_source.read_time, out->mutable_gpu_source()->mutable_read_time());
+  out->mutable_gpu_source()->set_problem(node.gpu_source.problem);
 }
 
 Node FromProto(const v1::Node& in) {
@@ -146,8 +153,13 @@ Node FromProto(const v1::Node& in) {
     node.nics.push_back({nic.name(), nic.driver(), nic.rate_bytes_per_second(), nic.link_layer(), nic.state(),
                          nic.pci_address()});
   }
-  for (const v1::Gpu& gpu : in.gpus()) node.gpus.push_back({gpu.pci_address(), gpu.uuid(), gpu.model()});
+  for (const v1::Gpu& gpu : in.gpus()) {
+    node.gpus.push_back({gpu.pci_address(), gpu.uuid(), gpu.model(),
+                         gpu.has_facts() ? gpu.facts().SerializeAsString() : std::string()});
+  }
   node.versions.insert(in.versions().begin(), in.versions().end());
+  if (in.gpu_source().has_read_time()) node.gpu_source.read_time = FromProto(in.gpu_source().read_time());
+  node.gpu_source.problem = in.gpu_source().problem();
   return node;
 }
 
@@ -192,6 +204,64 @@ absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
   return measurement;
 }
 
+void ToProto(const TransportProof& proof, v1::TransportProof* out) {
+  out->set_verdict(static_cast<v1::TransportVerdict>(proof.verdict));
+  for (const TransportFinding& finding : proof.findings) {
+    v1::TransportFinding* to = out->add_findings();
+    to->set_verdict(static_cast<v1::TransportVerdict>(finding.verdict));
+    to->set_detail(finding.detail);
+    for (const std::string& line : finding.evidence) to->add_evidence(line);
+  }
+  out->set_network(proof.network);
+  out->set_nccl_version(proof.nccl_version);
+  out->set_plugin(proof.plugin);
+  for (const TransportUse& use : proof.uses) {
+    v1::TransportUse* to = out->add_uses();
+    to->set_transport(use.transport);
+    to->set_device(use.device);
+    to->set_gdr(use.gdr);
+    to->set_connections(use.connections);
+  }
+  for (const NicTraffic& traffic : proof.traffic) {
+    v1::NicTraffic* to = out->add_traffic();
+    to->set_nic(traffic.nic);
+    to->set_rdma(traffic.rdma);
+    to->set_sent_bytes(traffic.sent_bytes);
+    to->set_received_bytes(traffic.received_bytes);
+    to->set_counter_reset(traffic.counter_reset);
+  }
+  if (proof.nvls) out->set_nvls(*proof.nvls);
+  out->set_unknown_lines(proof.unknown_lines);
+}
+
+absl::StatusOr<TransportProof> FromProto(const v1::TransportProof& in) {
+  const auto verdict_of = [](v1::TransportVerdict verdict) {
+    return EnumFromProto(verdict, TransportVerdict::kOk, TransportVerdict::kNoEvidence, "transport verdict");
+  };
+  TransportProof proof;
+  const absl::StatusOr<TransportVerdict> verdict = verdict_of(in.verdict());
+  if (!verdict.ok()) return verdict.status();
+  proof.verdict = *verdict;
+  for (const v1::TransportFinding& finding : in.findings()) {
+    const absl::StatusOr<TransportVerdict> one = verdict_of(finding.verdict());
+    if (!one.ok()) return one.status();
+    proof.findings.push_back(
+        {*one, finding.detail(), {finding.evidence().begin(), finding.evidence().end()}});
+  }
+  proof.network = in.network();
+  proof.nccl_version = in.nccl_version();
+  proof.plugin = in.plugin();
+  for (const v1::TransportUse& use : in.uses())
+    proof.uses.push_back({use.transport(), use.device(), use.gdr(), use.connections()});
+  for (const v1::NicTraffic& traffic : in.traffic()) {
+    proof.traffic.push_back({traffic.nic(), traffic.rdma(), traffic.sent_bytes(), traffic.received_bytes(),
+                             traffic.counter_reset()});
+  }
+  if (in.has_nvls()) proof.nvls = in.nvls();
+  proof.unknown_lines = in.unknown_lines();
+  return proof;
+}
+
 void ToProto(const Result& result, v1::Result* out) {
   out->set_run_id(result.run_id);
   out->set_node_id(result.node_id);
@@ -207,10 +277,13 @@ void ToProto(const Result& result, v1::Result* out) {
   out->set_stack_fingerprint(result.stack_fingerprint);
   out->set_emulated_link(result.emulated_link);
   out->set_tool_output(result.tool_output);
+  if (result.transport) ToProto(*result.transport, out->mutable_transport());
+  if (result.yield_latency > absl::ZeroDuration())
+    ToProto(result.yield_latency, out->mutable_yield_latency());
 }
 
 absl::StatusOr<Result> FromProto(const v1::Result& in) {
-  const auto outcome = EnumFromProto(in.outcome(), Outcome::kOk, Outcome::kPartnerMissing, "outcome");
+  const auto outcome = EnumFromProto(in.outcome(), Outcome::kOk, Outcome::kYielded, "outcome");
   if (!outcome.ok()) return outcome.status();
   Result result;
   result.run_id = in.run_id();
@@ -231,6 +304,12 @@ absl::StatusOr<Result> FromProto(const v1::Result& in) {
   result.stack_fingerprint = in.stack_fingerprint();
   result.emulated_link = in.emulated_link();
   result.tool_output = in.tool_output();
+  if (in.has_transport()) {
+    absl::StatusOr<TransportProof> proof = FromProto(in.transport());
+    if (!proof.ok()) return proof.status();
+    result.transport = *std::move(proof);
+  }
+  result.yield_latency = FromProto(in.yield_latency());
   return result;
 }
 

@@ -15,7 +15,18 @@ Result ExampleResult() {
   result.run_id = "run";
   result.node_id = "node";
   result.rank = 1;
-  result.outcome = Outcome::kOk;
+  result.outcome = Outcome::kYielded;
+  result.yield_latency = absl::Milliseconds(310);
+  result.transport = TransportProof{
+      .verdict = TransportVerdict::kFellBackToTcp,
+      .findings = {{TransportVerdict::kFellBackToTcp, "TCP carried it", {"Using network Socket"}}},
+      .network = "Socket",
+      .nccl_version = "2.28.3+cuda13.0",
+      .plugin = "",
+      .uses = {{"NET/Socket", "eth0", false, 4}},
+      .traffic = {{"eth0", false, 10, 20, true}},
+      .nvls = false,
+      .unknown_lines = 3};
   result.missing_ranks = {0};
   Measurement measurement;
   measurement.value = 1.5e9;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "fleet/transport.h"
 
 namespace weft {
 
@@ -21,6 +23,7 @@ struct FabricProbe {
   uint32_t latency_iterations = 0;
   bool skip_latency = false;
   bool skip_bandwidth = false;
+  bool gpu_memory = false;
   bool operator==(const FabricProbe&) const = default;
 };
 
@@ -57,6 +60,7 @@ enum class Outcome {
   kSkippedMaintenance = 5,
   kRefused = 6,
   kPartnerMissing = 7,
+  kYielded = 8,
 };
 
 // What one participant reports of one run.
@@ -75,6 +79,8 @@ struct Result {
   std::string stack_fingerprint;
   bool emulated_link = false;
   std::string tool_output;
+  std::optional<TransportProof> transport = {};  // nullopt: nobody looked
+  absl::Duration yield_latency = absl::ZeroDuration();
   bool operator==(const Result&) const = default;
 };
 

@@ -133,6 +133,8 @@ void CheckRest(const v1::AgentConfig& config, Problems* problems) {
   if (config.spool_bytes() < kLeastSpoolBytes || config.spool_bytes() > kMostSpoolBytes)
     problems->push_back(absl::StrCat("spool_bytes is ", config.spool_bytes(), ", must be ", kLeastSpoolBytes,
                                      " to ", kMostSpoolBytes));
+  if (!config.nvml_library().empty() && config.nvml_library()[0] != '/')
+    problems->push_back("nvml_library is not an absolute path");
   if (!config.metrics_address().empty())
     problems->push_back("metrics_address: this version serves no metrics of the agent; leave it out");
 }

@@ -213,6 +213,10 @@ std::vector<std::string> KnownProbeKinds(const std::string& probe_dir) {
   return names;
 }
 
+bool UsesGpu(const v1::ProbeSpec& spec) {
+  return spec.kind_case() != v1::ProbeSpec::kFabric || spec.fabric().gpu_memory();
+}
+
 absl::Duration RequestDeadline(const v1::ProbeRequest& request) {
   const auto& d = request.deadline();
   if (d.seconds() < 0 || d.nanos() < 0 || d.nanos() > 999999999) return absl::ZeroDuration();

@@ -32,6 +32,10 @@ absl::StatusOr<std::string> ProbeExecutable(const v1::ProbeSpec& spec);
 // Which were built depends on what was found when building.
 std::vector<std::string> KnownProbeKinds(const std::string& probe_dir);
 
+// True when the probe puts load on a GPU, and so may only run where the GPUs are proven idle. True for kinds
+// that this function does not know.
+bool UsesGpu(const v1::ProbeSpec& spec);
+
 // kZeroDuration for a malformed or negative one; exact to the nanosecond otherwise.
 absl::Duration RequestDeadline(const v1::ProbeRequest& request);
 

@@ -67,6 +67,13 @@ std::vector<pid_t> ChildrenByScan() {
 
 }  // namespace
 
+Kinship KinshipOf(pid_t pid) {
+  const pid_t group = getpgid(pid);
+  if (group <= 0) return Kinship::kGone;
+  // The leader stays a child of ours until it is reaped, even when it has exited before its descendants.
+  return ParentOf(group) == getpid() ? Kinship::kOwn : Kinship::kForeign;
+}
+
 std::vector<pid_t> OwnChildren() { return KernelListsChildren() ? ChildrenByThread() : ChildrenByScan(); }
 
 }  // namespace weft

@@ -44,9 +44,13 @@ SideReport::State StateOf(Outcome outcome) {
     case Outcome::kTimedOut:
     case Outcome::kPartnerMissing:
       return SideReport::State::kFailed;
-    default:
-      return SideReport::State::kSkipped;
+    case Outcome::kSkippedBusy:
+    case Outcome::kSkippedMaintenance:
+    case Outcome::kRefused:
+    case Outcome::kYielded:
+      break;
   }
+  return SideReport::State::kSkipped;
 }
 
 bool AccusesPeer(const Result& result, uint32_t peer_rank) {
