@@ -47,6 +47,9 @@ function(weft_cc_binary)
   target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
   _weft_cc_options(${ARG_NAME})
+  # Libraries may travel in a folder beside that of the programs; those that they need in turn are looked for there too.
+  set_target_properties(${ARG_NAME} PROPERTIES BUILD_RPATH "\$ORIGIN/../lib")
+  target_link_options(${ARG_NAME} PRIVATE LINKER:--disable-new-dtags)
 endfunction()
 
 # What the ThreadSanitizer preset builds: every test that starts no gRPC.

@@ -9,6 +9,9 @@
 namespace weft {
 namespace {
 
+constexpr char kNcclKind[] = "nccl";
+constexpr char kGpuCopyKind[] = "gpu_copy";
+
 // The overloads below must not hide those of the header.
 using weft::FromProto;
 using weft::ToProto;
@@ -163,9 +166,15 @@ Node FromProto(const v1::Node& in) {
   return node;
 }
 
+void ToProto(const GpuProbe& probe, v1::ProbeSpec* out) {
+  if (probe.kind == kNcclKind) out->mutable_nccl()->ParseFromString(probe.parameters);
+  if (probe.kind == kGpuCopyKind) out->mutable_gpu_copy()->ParseFromString(probe.parameters);
+}
+
 void ToProto(const ProbeSpec& spec, v1::ProbeSpec* out) {
   out->set_name(spec.name);
   if (const auto* fabric = std::get_if<FabricProbe>(&spec.kind)) ToProto(*fabric, out->mutable_fabric());
+  if (const auto* gpu = std::get_if<GpuProbe>(&spec.kind)) ToProto(*gpu, out);
 }
 
 absl::StatusOr<ProbeSpec> FromProto(const v1::ProbeSpec& in) {
@@ -173,11 +182,27 @@ absl::StatusOr<ProbeSpec> FromProto(const v1::ProbeSpec& in) {
     case v1::ProbeSpec::kFabric:
       return ProbeSpec{in.name(), FromProto(in.fabric())};
     case v1::ProbeSpec::kNccl:
+      return ProbeSpec{in.name(), GpuProbe{kNcclKind, in.nccl().SerializeAsString()}};
     case v1::ProbeSpec::kGpuCopy:
+      return ProbeSpec{in.name(), GpuProbe{kGpuCopyKind, in.gpu_copy().SerializeAsString()}};
     case v1::ProbeSpec::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(absl::StrCat("probe \"", in.name(), "\" has no kind that is known here"));
+}
+
+void ToProto(const RankSpread& spread, v1::RankSpread* out) {
+  out->set_count(spread.count);
+  out->set_min_seconds(spread.min_seconds);
+  out->set_mean_seconds(spread.mean_seconds);
+  out->set_max_seconds(spread.max_seconds);
+  out->set_slowest_rank(spread.slowest_rank);
+  out->set_slowest_participant(spread.slowest_participant);
+}
+
+RankSpread FromProto(const v1::RankSpread& in) {
+  return {in.count(),       in.min_seconds(),  in.mean_seconds(),
+          in.max_seconds(), in.slowest_rank(), in.slowest_participant()};
 }
 
 void ToProto(const Measurement& measurement, v1::Measurement* out) {
@@ -188,10 +213,15 @@ void ToProto(const Measurement& measurement, v1::Measurement* out) {
   out->set_moved_bytes(measurement.moved_bytes);
   out->set_elapsed_seconds(measurement.elapsed_seconds);
   ToProto(measurement.distribution, out->mutable_distribution());
+  out->set_in_place(measurement.in_place);
+  out->set_iterations(measurement.iterations);
+  out->mutable_own_rank_seconds()->Add(measurement.own_rank_seconds.begin(),
+                                       measurement.own_rank_seconds.end());
+  if (measurement.ranks) ToProto(*measurement.ranks, out->mutable_ranks());
 }
 
 absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
-  const auto metric = EnumFromProto(in.metric(), Metric::kWriteBandwidth, Metric::kLatency, "metric");
+  const auto metric = EnumFromProto(in.metric(), Metric::kWriteBandwidth, Metric::kCopyBandwidth, "metric");
   if (!metric.ok()) return metric.status();
   Measurement measurement;
   measurement.metric = *metric;
@@ -201,6 +231,10 @@ absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
   measurement.moved_bytes = in.moved_bytes();
   measurement.elapsed_seconds = in.elapsed_seconds();
   measurement.distribution = FromProto(in.distribution());
+  measurement.in_place = in.in_place();
+  measurement.iterations = in.iterations();
+  measurement.own_rank_seconds.assign(in.own_rank_seconds().begin(), in.own_rank_seconds().end());
+  if (in.has_ranks()) measurement.ranks = FromProto(in.ranks());
   return measurement;
 }
 
@@ -277,6 +311,7 @@ void ToProto(const Result& result, v1::Result* out) {
   out->set_stack_fingerprint(result.stack_fingerprint);
   out->set_emulated_link(result.emulated_link);
   out->set_tool_output(result.tool_output);
+  if (!result.nccl.empty()) out->mutable_nccl()->ParseFromString(result.nccl);
   if (result.transport) ToProto(*result.transport, out->mutable_transport());
   if (result.yield_latency > absl::ZeroDuration())
     ToProto(result.yield_latency, out->mutable_yield_latency());
@@ -310,6 +345,7 @@ absl::StatusOr<Result> FromProto(const v1::Result& in) {
     result.transport = *std::move(proof);
   }
   result.yield_latency = FromProto(in.yield_latency());
+  if (in.has_nccl()) result.nccl = in.nccl().SerializeAsString();
   return result;
 }
 

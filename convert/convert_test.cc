@@ -123,6 +123,18 @@ TEST(YamlTest, NamesEveryProblemWithItsLine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("server.yaml:4: key \"insecure\" appears twice"));
 }
 
+TEST(YamlTest, ReadsNamesOfEnumerationsAndListsThem) {
+  v1::NcclProbe probe;
+  ASSERT_TRUE(ParseYaml("collective: all_to_all", "f", &probe).ok());
+  EXPECT_EQ(probe.collective(), v1::NCCL_COLLECTIVE_ALL_TO_ALL);
+  for (const char* bad : {"ALL_TO_ALL", "unspecified", "gossip", "4", "[all_gather]"}) {
+    const absl::Status status = ParseYaml(absl::StrCat("data_type: float32\ncollective: ", bad), "f", &probe);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("f:2: collective must be one of all_gather, all_reduce, reduce_scatter"))
+        << bad;
+  }
+}
+
 TEST(YamlTest, BrokenSyntaxIsAnErrorWithItsLine) {
   v1::ServerConfig config;
   EXPECT_THAT(std::string(ParseYaml("a: [1, 2\nb: }", "x.yaml", &config).message()), HasSubstr("x.yaml:"));

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Packs the programs of a build with the libraries they need, for a GPU machine that has neither.
 #   device/bundle.sh [BIN_DIR] [OUT.tar.xz]     default: build/release/bin, build/device/bundle.tar.xz
-# There: unpack, and run with LD_LIBRARY_PATH=lib. The C and C++ runtimes are left out: that machine's own must be at
+# There: unpack; the programs find lib beside their own folder. The C and C++ runtimes are left out: that machine's own must be at
 # least as new as this one's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bin_dir=${1:-build/release/bin}
 out=${2:-build/device/bundle.tar.xz}
-programs=(weft-server weft-agent weft weft-probe-fabric weft-probe-nccl weft-probe-gpu-copy weft-gpu-watch)
+programs=(weft-server weft-agent weft weft-probe-fabric weft-probe-nccl weft-probe-gpu-copy weft-gpu-inventory)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -130,6 +130,22 @@ class Fleet:
     def ended_runs(self, probe=None):
         return [r for r in self.runs() if r.get("state") != "RUN_STATE_ACTIVE" and probe in (None, r["spec"]["name"])]
 
+    def outcomes(self):
+        """How often each (state, detail) came, most often first."""
+        counts = {}
+        for run in self.ended_runs():
+            key = f"{run['spec']['name']}: {run['state']} {run.get('detail', '')[:300]}"
+            counts[key] = counts.get(key, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: -item[1])[:12])
+
+    def first_good(self, probe, seconds=60):
+        """The first OK run of a probe, or None."""
+        try:
+            return wait_for("a good run", lambda: next(
+                (r for r in self.ended_runs(probe) if r["state"] == "RUN_STATE_OK"), None), seconds)
+        except TimeoutError:
+            return None
+
     def log(self, name, last=20):
         with open(f"{self.folder}/{name}.log", errors="replace") as f:
             return f.read().splitlines()[-last:]

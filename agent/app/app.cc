@@ -142,7 +142,8 @@ absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& 
           .describe_node = [describer] { return describer->Describe(); },
           .emulated_rate = [path = config.emulated_link_file()] { return ReadEmulatedRate(path); },
           .describe_change = [describer] { return describer->DescribeChange(); },
-          .idle = app->idle_.get()});
+          .idle = app->idle_.get(),
+          .transport = {.root = kRoot, .promise = config.fabric()}});
   return app;
 }
 

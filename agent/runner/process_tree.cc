@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -65,13 +67,19 @@ std::vector<pid_t> ChildrenByScan() {
   return children;
 }
 
+bool RunsThisProgram(pid_t pid) {
+  std::error_code error;
+  return pid > 1 && std::filesystem::equivalent(absl::StrCat("/proc/", pid, "/exe"), "/proc/self/exe", error);
+}
+
 }  // namespace
 
 Kinship KinshipOf(pid_t pid) {
   const pid_t group = getpgid(pid);
   if (group <= 0) return Kinship::kGone;
   // The leader stays a child of ours until it is reaped, even when it has exited before its descendants.
-  return ParentOf(group) == getpid() ? Kinship::kOwn : Kinship::kForeign;
+  const pid_t parent = ParentOf(group);
+  return parent == getpid() || RunsThisProgram(parent) ? Kinship::kOwn : Kinship::kForeign;
 }
 
 std::vector<pid_t> OwnChildren() { return KernelListsChildren() ? ChildrenByThread() : ChildrenByScan(); }

@@ -99,7 +99,7 @@ AgentSession::AgentSession(const Options& options, Parts parts)
       stub_(v1::AgentService::NewStub(parts_.channel)),
       logic_(SessionLogic::Options{.ack_patience = options.patience, .check_idle = IdleCheck(parts_.idle)}),
       waits_(options.reconnect),
-      runs_(*parts_.runner, parts_.idle,
+      runs_(*parts_.runner, parts_.idle, parts_.transport,
             {.on_rendezvous =
                  [this](const std::string& run_id, const std::string& rendezvous) {
                    AddRunEvent({run_id, rendezvous});

@@ -55,6 +55,7 @@ class AgentSession {
     std::function<std::optional<v1::Node>()> describe_change = {};
     // Proves GPUs idle; outlives the session. Null: probes that use them are refused.
     const IdleProof* idle = nullptr;
+    TransportOptions transport = {};
   };
 
   AgentSession(const Options& options, Parts parts);

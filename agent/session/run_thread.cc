@@ -83,9 +83,12 @@ v1::Result RunThread::ExecuteOnGpus(Order& order) {
 
 v1::Result RunThread::RunProbe(Order& order) {
   const std::string run_id = order.request.run_id();
-  return runner_.Run(
+  const TransportWatch transport(transport_);
+  v1::Result result = runner_.Run(
       order.request, [&](std::string rendezvous) { events_.on_rendezvous(run_id, rendezvous); },
       order.cancel);
+  transport.Judge(&result);
+  return result;
 }
 
 void RunThread::Loop() {

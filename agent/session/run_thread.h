@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "agent/idle/idle_proof.h"
 #include "agent/runner/runner.h"
+#include "agent/session/transport_watch.h"
 #include "base/mutex.h"
 #include "weft/v1/probe.pb.h"
 
@@ -26,8 +27,8 @@ class RunThread {
     std::function<absl::StatusOr<double>()> emulated_rate;
   };
   // `idle` may be null: then probes that use GPUs are refused.
-  RunThread(ProbeRunner& runner, const IdleProof* idle, Events events)
-      : runner_(runner), idle_(idle), events_(std::move(events)) {}
+  RunThread(ProbeRunner& runner, const IdleProof* idle, TransportOptions transport, Events events)
+      : runner_(runner), idle_(idle), transport_(std::move(transport)), events_(std::move(events)) {}
   ~RunThread() { Stop(); }
 
   void Start();
@@ -52,6 +53,7 @@ class RunThread {
 
   ProbeRunner& runner_;
   const IdleProof* const idle_;
+  const TransportOptions transport_;
   const Events events_;
   Mutex mutex_;
   CondVar cv_;

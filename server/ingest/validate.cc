@@ -23,17 +23,41 @@ constexpr size_t kMaxGpuFactsBytes = 64 << 10;
 constexpr int kMaxTransportFindings = 64;
 constexpr int kMaxTransportUses = 256;
 constexpr int kMaxEvidence = 64;
+constexpr int kMaxSettings = 128;
+constexpr size_t kMaxNcclLog = 64 << 10;
 
 bool HasControl(absl::string_view text) { return EscapeControl(text) != text; }
+
+bool IsText(absl::string_view text, size_t max_bytes) {
+  return text.size() <= max_bytes && !HasControl(text);
+}
 
 bool IsNumber(double value) { return std::isfinite(value) && value >= 0; }
 
 bool NumbersAreSound(const v1::Measurement& m) {
   const v1::Distribution& d = m.distribution();
-  for (const double value :
-       {m.value(), m.elapsed_seconds(), d.min(), d.p10(), d.p50(), d.p90(), d.p99(), d.max()}) {
+  const v1::RankSpread& r = m.ranks();
+  for (const double value : {m.value(), m.elapsed_seconds(), d.min(), d.p10(), d.p50(), d.p90(), d.p99(),
+                             d.max(), r.min_seconds(), r.mean_seconds(), r.max_seconds()}) {
     if (!IsNumber(value)) return false;
   }
+  return std::all_of(m.own_rank_seconds().begin(), m.own_rank_seconds().end(), IsNumber);
+}
+
+bool IsSane(const v1::NcclReport& report) {
+  if (report.log().size() > kMaxNcclLog || report.own_ranks_size() > kMaxParts ||
+      report.settings_size() > kMaxSettings || report.limits_size() > kMaxSettings)
+    return false;
+  for (const std::string& text : {report.version(), report.cuda_version()})
+    if (!IsText(text, kMaxIdBytes)) return false;
+  if (!IsText(report.library_path(), kMaxText)) return false;
+  for (const v1::NcclRank& rank : report.own_ranks())
+    if (!IsText(rank.pci_address(), kMaxIdBytes) || !IsText(rank.model(), kMaxLabelValue)) return false;
+  for (const v1::NcclSetting& setting : report.settings())
+    for (const std::string& text : {setting.name(), setting.value(), setting.source()})
+      if (!IsText(text, kMaxText)) return false;
+  for (const std::string& limit : report.limits())
+    if (!IsText(limit, kMaxText)) return false;
   return true;
 }
 
@@ -53,10 +77,6 @@ bool IsLabelKey(absl::string_view key) {
     if (!absl::ascii_islower(u) && !absl::ascii_isdigit(u) && c != '_') return false;
   }
   return true;
-}
-
-bool IsText(absl::string_view text, size_t max_bytes) {
-  return text.size() <= max_bytes && !HasControl(text);
 }
 
 bool IsSane(const v1::TransportProof& proof) {
@@ -87,6 +107,7 @@ std::string BadField(const v1::Result& result) {
   }
   if (result.tool_output().size() > kMaxToolOutput) return "tool_output";
   if (!IsSane(result.transport())) return "transport";
+  if (!IsSane(result.nccl())) return "nccl";
   if (result.yield_latency().seconds() < 0 || result.yield_latency().nanos() < 0) return "yield_latency";
   for (const v1::Measurement& m : result.measurements()) {
     if (m.device().size() > kMaxIdBytes || HasControl(m.device())) return "measurements.device";
