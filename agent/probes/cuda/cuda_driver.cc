@@ -6,6 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "agent/probes/cuda/shared_library.h"
+#include "base/file.h"
+#include "base/text.h"
 
 namespace weft {
 namespace {
@@ -17,6 +19,7 @@ std::string LibraryName() {
 
 constexpr int kPciAddressBytes = 32;
 constexpr int kModelBytes = 96;
+constexpr size_t kVersionBytes = 32;
 
 }  // namespace
 
@@ -89,6 +92,11 @@ std::string CudaDriver::Version() const {
   int version = 0;
   if (DriverGetVersion(&version) != CUDA_SUCCESS) return "unknown";
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string DriverVersion() {
+  const absl::StatusOr<std::string> text = ReadFile("/sys/module/nvidia/version");
+  return text.ok() ? CutUtf8(ToValidUtf8(absl::StripAsciiWhitespace(*text)), kVersionBytes) : "unknown";
 }
 
 absl::StatusOr<std::vector<Gpu>> OpenGpus(const CudaDriver& driver) {

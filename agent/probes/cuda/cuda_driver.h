@@ -65,6 +65,9 @@ class CudaDriver {
   absl::Status Resolve();
 };
 
+// Version of the kernel's driver, e.g. "580.95.05"; "unknown" where it does not say.
+std::string DriverVersion();
+
 // One GPU that this process may use, with its primary context held.
 struct Gpu {
   CUdevice device = 0;

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "agent/probes/nccl/link.h"
 #include "agent/probes/nccl/log_capture.h"
@@ -18,7 +17,6 @@
 #include "agent/probes/nccl/settings.h"
 #include "agent/probes/nccl/worker.h"
 #include "agent/probes/process/ticks.h"
-#include "base/file.h"
 #include "base/text.h"
 
 namespace weft::nccl {
@@ -40,11 +38,6 @@ constexpr int kMaxLimits = 16;
 int64_t VerdictBy(int64_t deadline) {
   const int64_t left = std::max<int64_t>(deadline - NowTicks(), 0);
   return deadline - std::clamp(left / 4, 300 * kMillisecond, kAbortPatience);
-}
-
-std::string DriverVersion() {
-  const absl::StatusOr<std::string> text = ReadFile("/sys/module/nvidia/version");
-  return text.ok() ? CutUtf8(ToValidUtf8(absl::StripAsciiWhitespace(*text)), 32) : "unknown";
 }
 
 class Probe {

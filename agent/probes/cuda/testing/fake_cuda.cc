@@ -2,7 +2,9 @@
 // into a folder of its own.
 //   WEFT_FAKE_GPUS       number of GPUs, default 1
 //   WEFT_FAKE_GPU_BYTES  memory of each, default 1 GiB
-//   WEFT_FAKE_GPU_FAULT  "hang_init": cuInit never returns
+//   WEFT_FAKE_GPU_FAULT  "hang_init": cuInit never returns; "hang_copy": copies on a device never end;
+//   "wrong_copy":
+//                        they change their first byte
 #include <cuda.h>
 
 #include <atomic>
@@ -101,6 +103,11 @@ int64_t NowNs() {
 
 void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
+bool Has(const char* kind) {
+  const char* const fault = std::getenv("WEFT_FAKE_GPU_FAULT");
+  return fault != nullptr && std::string(fault) == kind;
+}
+
 CUresult Copy(void* to, const void* from, size_t bytes, CUstream stream) {
   if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   stream->Add([=] { std::memcpy(to, from, bytes); });
@@ -118,9 +125,7 @@ void WeftFakeEnqueue(CUstream stream, void (*function)(void*), void* argument) {
 int WeftFakeCurrentDevice() { return current == nullptr ? -1 : current->device; }
 
 CUresult cuInit(unsigned) {
-  const char* const fault = std::getenv("WEFT_FAKE_GPU_FAULT");
-  while (fault != nullptr && std::string(fault) == "hang_init")
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (Has("hang_init")) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return Count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 CUresult cuDriverGetVersion(int* version) {
@@ -200,7 +205,12 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream st
   return Copy(to, Pointer(from), bytes, stream);
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return Copy(Pointer(to), Pointer(from), bytes, stream);
+  stream->Add([=] {
+    while (Has("hang_copy")) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  const CUresult result = Copy(Pointer(to), Pointer(from), bytes, stream);
+  if (Has("wrong_copy")) stream->Add([=] { *static_cast<unsigned char*>(Pointer(to)) ^= 1; });
+  return result;
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes,
                            CUstream stream) {
