@@ -11,8 +11,8 @@ namespace weft {
 std::vector<pid_t> OwnChildren();
 
 // How a process stands to this one. A process group that is led by a child of ours is a probe with all that
-// it started. So is one led by a child of another process of this very program: agents that share a host, as
-// in trials, are no jobs to each other.
+// it started. One that is led by a weft-probe-… is a probe of another agent on this machine, as in trials: no
+// job either.
 enum class Kinship { kOwn, kForeign, kGone };
 // kGone: there is no such process, or none that this process may see (another PID namespace).
 Kinship KinshipOf(pid_t pid);

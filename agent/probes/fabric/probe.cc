@@ -205,6 +205,14 @@ v1::Result Probe::Finish(const absl::Status& status) {
 }  // namespace
 
 v1::Result RunProbe(const v1::ProbeRequest& request, const ProbeSinks& sinks) {
+  if (request.spec().fabric().gpu_memory()) {
+    // Never host memory in its place: the number would pass for GPUDirect's.
+    v1::Result result;
+    result.set_outcome(v1::OUTCOME_REFUSED);
+    result.set_detail(
+        "this weft-probe-fabric was built without GPU memory (FI_HMEM); unset fabric.gpu_memory");
+    return result;
+  }
   Probe probe(request, sinks);
   const absl::Status status = probe.Run();
   return probe.Finish(status);

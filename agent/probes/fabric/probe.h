@@ -11,6 +11,7 @@ namespace weft::fabric {
 //   OK               measured in this end's direction, data checked
 //   PARTNER_MISSING  the peer never came; missing_ranks names it
 //   TIMED_OUT        the peer came, then a deadline passed
+//   REFUSED          asks for GPU memory, which this build cannot use
 //   FAILED           anything else, wrong data too
 v1::Result RunProbe(const v1::ProbeRequest& request, const ProbeSinks& sinks);
 
