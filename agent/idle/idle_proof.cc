@@ -12,6 +12,7 @@ namespace weft {
 namespace {
 
 // How soon a guard notices that its run is over, or that it was cancelled.
+constexpr absl::Duration kSettle = absl::Seconds(3);
 constexpr absl::Duration kSlice = absl::Milliseconds(50);
 
 }  // namespace
@@ -89,10 +90,24 @@ void IdleProof::Guard::Watch(CancelToken& cancel) {
   }
 }
 
+// The next lease goes by the last reading: it must not see this run's probe in it.
+void IdleProof::Guard::AwaitIdle() const {
+  const Options& options = proof_.options_;
+  const absl::Duration until = options.clock->Monotonic() + kSettle;
+  uint64_t seen = proof_.watch_.last_reading().number;
+  while (options.clock->Monotonic() < until) {
+    const std::optional<GpuWatch::Reading> reading = proof_.watch_.AwaitReading(seen, kSlice);
+    if (!reading) continue;
+    if (!reading->activity.ok()) return;
+    if (CheckGpusIdle(*reading->activity, options.limits, options.kinship).ok()) return;
+    seen = reading->number;
+  }
+}
+
 void IdleProof::Guard::End(v1::Result* result) {
   const absl::Duration gone = proof_.options_.clock->Monotonic();
   Finish();
-  if (sign_.ok() || sign_time_ > gone) return;
+  if (sign_.ok() || sign_time_ > gone) return AwaitIdle();
   const absl::Duration latency = gone - sign_time_;
   result->set_outcome(v1::OUTCOME_YIELDED);
   result->clear_measurements();

@@ -51,11 +51,13 @@ class IdleProof {
     // guard.
     void Begin(CancelToken& cancel);
     // The probe is gone: ends the watch. Makes `result` a YIELDED one if there was such a sign, with how long
-    // the probe took to go; its numbers are dropped, as the job was there when they were taken.
+    // the probe took to go; its numbers are dropped, as the job was there when they were taken. Otherwise
+    // waits, a few seconds at most, until the GPUs are seen idle again.
     void End(v1::Result* result);
 
    private:
     void Finish();
+    void AwaitIdle() const;
     void Watch(CancelToken& cancel);
 
     const IdleProof& proof_;
