@@ -95,7 +95,7 @@ def fallback(site, options):
 def stop(site, options):
     """SIGSTOP of one agent's probe in mid-collective, again and again."""
     plan = nccl("wire", "1s", collective="all_reduce", message_size_bytes=[64 * MIB], iterations=100,
-                init_deadline="10s", size_deadline="4s", deadline="30s")
+                init_deadline="10s", size_deadline="4s", deadline="14s")
     rng, tries = random.Random(7), []
     with Fleet(site, "stop", [plan], hosts()) as weft:
         wait_for("a first good run", lambda: [r for r in weft.ended_runs() if r["state"] == "RUN_STATE_OK"], 60)

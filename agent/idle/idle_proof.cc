@@ -99,7 +99,9 @@ void IdleProof::Guard::AwaitIdle() const {
     const std::optional<GpuWatch::Reading> reading = proof_.watch_.AwaitReading(seen, kSlice);
     if (!reading) continue;
     if (!reading->activity.ok()) return;
-    if (CheckGpusIdle(*reading->activity, options.limits, options.kinship).ok()) return;
+    // Probes of other agents must be gone too: they would look like a job in this reading once they are.
+    const auto nobody = [](pid_t) { return Kinship::kForeign; };
+    if (CheckGpusIdle(*reading->activity, options.limits, nobody).ok()) return;
     seen = reading->number;
   }
 }
