@@ -188,7 +188,11 @@ def nccl_probe(options, schema):
 
 
 def request(options, schema, rank, world, rendezvous):
-    spec = Message().blob(1, "nccl_direct").message(3, nccl_probe(options, schema))
+    spec = Message().blob(1, "direct")
+    if options.gpu_copy:
+        spec.message(4, Message().number(1, options.sizes[0]).number(2, options.iterations))
+    else:
+        spec.message(3, nccl_probe(options, schema))
     return (Message().blob(1, "direct").message(2, spec).number(3, rank).number(4, world).blob(5, rendezvous)
             .message(6, duration(options.deadline)).bytes)
 
@@ -226,7 +230,8 @@ class Participant:
         def arrange():
             os.dup2(write_end, 3)
             os.setpgid(0, 0)
-        process = subprocess.Popen([self.options.bin / "weft-probe-nccl"], stdin=subprocess.PIPE,
+        executable = "weft-probe-gpu-copy" if self.options.gpu_copy else "weft-probe-nccl"
+        process = subprocess.Popen([self.options.bin / executable], stdin=subprocess.PIPE,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment(),
                                    pass_fds=(3,), preexec_fn=arrange, cwd="/")
         os.close(write_end)
@@ -334,6 +339,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/dev/bin", help="folder of weft-probe-nccl")
     parser.add_argument("--participants", type=int, default=2)
+    parser.add_argument("--gpu-copy", action="store_true",
+                        help="weft-probe-gpu-copy instead: --sizes (the first) bytes per copy, --iterations")
     parser.add_argument("--gpus-each", type=int, default=0, help="0: all that are visible")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs of the machine; 0: ask nvidia-smi")
     parser.add_argument("--same-host", action="store_true", help="no NCCL_HOSTID of their own")
@@ -359,6 +366,8 @@ def parse():
     parser.add_argument("--brief", action="store_true", help="no logs and settings")
     options = parser.parse_args()
     options.bin = options.bin.resolve()
+    if options.gpu_copy:
+        options.participants = 1
     return options
 
 

@@ -39,6 +39,7 @@ std::string Cause(const grpc::Status& status) {
 v1::Result Shorten(v1::Result result, size_t bytes) {
   result.clear_measurements();
   result.clear_tool_output();
+  result.clear_nccl();
   result.set_outcome(v1::OUTCOME_FAILED);
   result.set_detail(absl::StrCat("the result of ", bytes, " bytes exceeds the limit of ",
                                  kMaxSpoolRecordBytes, "; its numbers were dropped"));

@@ -231,13 +231,14 @@ class AgentSessionTest : public ::testing::Test {
 };
 
 TEST_F(AgentSessionTest, HelloComesFirstAndHeartbeatsFollow) {
+  InstallProbe("exit 0");
   TestServer server;
   StartSession(server.port());
   const v1::Hello hello = server.AwaitHello().hello();
   EXPECT_EQ(hello.node().node_id(), "node-1");
   EXPECT_EQ(hello.boot_id(), "boot-1");
   EXPECT_EQ(hello.epoch(), spool_->epoch());
-  EXPECT_THAT(hello.probe_kinds(), ::testing::Contains("fabric"));
+  EXPECT_THAT(hello.probe_kinds(), ::testing::ElementsAre("fabric")) << "those whose executable is there";
   server.Await([n = 0](const auto& r) mutable { return r.has_heartbeat() && ++n == 3; });
   EXPECT_TRUE(server.requests()[0].has_hello());
 }

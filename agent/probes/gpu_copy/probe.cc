@@ -32,13 +32,13 @@ v1::Result Judge(const absl::StatusOr<Copies>& copies) {
   if (copies.ok()) {
     result.set_outcome(v1::OUTCOME_OK);
     result.set_detail(absl::StrJoin(copies->notes, "; "));
-    result.set_stack_fingerprint(ToValidUtf8(copies->stack_fingerprint));
+    result.set_stack_fingerprint(EscapeControl(ToValidUtf8(copies->stack_fingerprint)));
     for (const v1::Measurement& m : copies->measurements) *result.add_measurements() = m;
     return result;
   }
   const bool cannot = absl::IsNotFound(copies.status());
   result.set_outcome(cannot ? v1::OUTCOME_REFUSED : v1::OUTCOME_FAILED);
-  result.set_detail(ToValidUtf8(copies.status().message()));
+  result.set_detail(EscapeControl(ToValidUtf8(copies.status().message())));
   return result;
 }
 

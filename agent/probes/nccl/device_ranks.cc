@@ -299,6 +299,11 @@ absl::StatusOr<std::vector<int64_t>> DeviceRanks::WaitForAll() const {
   return ends;
 }
 
+absl::Status DeviceRanks::BringIntoStep(const Layout& layout, bool in_place) const {
+  if (absl::Status s = Launch(layout, in_place); !s.ok()) return s;
+  return parameters_.host_timing ? WaitForAll().status() : absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<uint64_t>> DeviceRanks::Time(const Step& step, const Layout& layout,
                                                         uint32_t iterations,
                                                         const std::function<void()>& on_entered) {
@@ -312,6 +317,8 @@ absl::StatusOr<std::vector<uint64_t>> DeviceRanks::Time(const Step& step, const 
     }
     return absl::OkStatus();
   };
+  if (step.kind == StepKind::kTimed)
+    if (absl::Status s = BringIntoStep(layout, step.in_place); !s.ok()) return s;
   const int64_t begin = NowTicks();
   if (absl::Status s = record(&Rank::start); !s.ok()) return s;
   for (uint32_t i = 0; i < iterations; ++i) {

@@ -101,6 +101,9 @@ class DeviceRanks {
   absl::Status Launch(const Layout& layout, bool in_place) const;
   absl::Status LaunchRank(const Rank& rank, const Layout& layout, const Place& place) const;
   absl::Status LaunchPairs(const Rank& rank, const Layout& layout, const Place& place) const;
+  // One collective more, untimed: participants begin a step a little after each other, which would count as
+  // time of the first ones.
+  absl::Status BringIntoStep(const Layout& layout, bool in_place) const;
   absl::StatusOr<std::vector<uint64_t>> Time(const Step& step, const Layout& layout, uint32_t iterations,
                                              const std::function<void()>& on_entered);
   absl::StatusOr<std::vector<int64_t>> WaitForAll() const;

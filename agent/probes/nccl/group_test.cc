@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/probes/nccl/testing/group.h"
 #include "agent/runner/process_tree.h"
@@ -21,7 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Property;
-using ::testing::StartsWith;
 
 GroupOptions Group(std::vector<int> gpus) {
   GroupOptions options;
@@ -175,13 +176,14 @@ TEST_F(GroupTest, RailsOfUnequalNodesAreRefused) {
 
 TEST_F(GroupTest, SlowestRankIsNamed) {
   GroupOptions options = Group({2, 2});
-  options.faults = "late:2:1:100";
+  // From the last timed collective on: warm-up, one to come into step, three timed.
+  options.faults = "late:2:4:100";
   const std::vector<v1::Result> results = RunGroup(options);
   ASSERT_EQ(results[0].outcome(), v1::OUTCOME_OK) << results[0].detail();
   const v1::RankSpread& spread = results[0].measurements(0).ranks();
   EXPECT_EQ(spread.slowest_rank(), 2U);
   EXPECT_EQ(spread.slowest_participant(), 1U);
-  EXPECT_GE(spread.max_seconds(), 0.1);
+  EXPECT_GE(3 * spread.max_seconds(), 0.1);
 }
 
 TEST_F(GroupTest, StackSettingsAndLogAreReported) {
@@ -269,36 +271,48 @@ TEST_F(GroupTest, DifferentVersionsAreToldApartBeforeNcclStarts) {
 }
 
 // What hangs, ends or goes wrong on the way. Deadlines are short where they are what is waited for; on a busy
-// host a participant may not even have started by then, so those tests try once more with a long one.
+// host a participant may not have come that far by then, so those runs are tried once more with long ones.
 
-constexpr int kDeadlines[] = {4, 20};
+// Runs with a size deadline of a few seconds, twice that for init and thrice for the whole; again with longer
+// ones when participant 0 did not come to `phase`.
+std::vector<v1::Result> RunUntil(const std::string& phase, GroupOptions options) {
+  std::vector<v1::Result> results;
+  for (const int seconds : {4, 20}) {
+    options.probe.mutable_size_deadline()->set_seconds(seconds);
+    options.probe.mutable_init_deadline()->set_seconds(2 * seconds);
+    options.deadline = absl::Seconds(3 * seconds);
+    results = RunGroup(options);
+    const bool reached = std::any_of(results.begin(), results.end(),
+                                     [&](const v1::Result& r) { return absl::StartsWith(r.phase(), phase); });
+    if (reached) break;
+  }
+  return results;
+}
 
-void SetDeadlines(GroupOptions* options, int seconds) {
-  options->probe.mutable_init_deadline()->set_seconds(2 * seconds);
-  options->probe.mutable_size_deadline()->set_seconds(seconds);
+// By its own means, not killed by its agent.
+void ExpectOwnEnd(const v1::Result& r) {
+  EXPECT_THAT(r.detail(), Not(HasSubstr("gave no result in time"))) << "participant " << r.rank();
 }
 
 TEST_F(GroupTest, RankThatHangsInTheMakingOfCommunicatorsTimesOutEverywhere) {
   GroupOptions options = Group({2, 2});
   options.faults = "hang_init:3";
-  options.probe.mutable_init_deadline()->set_seconds(5);
-  for (const v1::Result& r : RunGroup(options)) {
+  for (const v1::Result& r : RunUntil("connect", options)) {
     EXPECT_EQ(r.outcome(), v1::OUTCOME_TIMED_OUT) << r.detail();
     EXPECT_EQ(r.phase(), "connect");
-    EXPECT_LT(r.elapsed().seconds(), 15);
     EXPECT_THAT(r.measurements(), IsEmpty());
+    ExpectOwnEnd(r);
   }
 }
 
 TEST_F(GroupTest, RankThatHangsInACollectiveTimesOutEverywhereInThatPhase) {
   GroupOptions options = Group({2, 2});
   options.faults = "hang:1:2";
-  SetDeadlines(&options, 4);
-  for (const v1::Result& r : RunGroup(options)) {
+  for (const v1::Result& r : RunUntil("timed", options)) {
     EXPECT_EQ(r.outcome(), v1::OUTCOME_TIMED_OUT) << r.detail();
     EXPECT_EQ(r.phase(), "timed 65536 B");
     EXPECT_THAT(r.detail(), HasSubstr("did not end in time"));
-    EXPECT_LT(r.elapsed().seconds(), 20);
+    ExpectOwnEnd(r);
   }
 }
 
@@ -306,22 +320,15 @@ class StoppedTest : public GroupTest, public ::testing::WithParamInterface<uint3
 INSTANTIATE_TEST_SUITE_P(Participants, StoppedTest, ::testing::Values(0U, 2U));
 
 TEST_P(StoppedTest, StoppedParticipantIsNamedByAllOthersInTime) {
-  for (const int seconds : kDeadlines) {
-    GroupOptions options = Group({1, 1, 1});
-    options.faults = absl::StrCat("stop:", GetParam(), ":2");
-    SetDeadlines(&options, seconds);
-    options.deadline = absl::Seconds(3 * seconds);
-    const std::vector<v1::Result> results = RunGroup(options);
-    if (results[1].phase() != "timed 65536 B" && seconds == kDeadlines[0]) continue;
-    for (const v1::Result& r : results) {
-      EXPECT_EQ(r.outcome(), v1::OUTCOME_TIMED_OUT) << r.detail();
-      // The agent of the stopped one kills it.
-      if (r.rank() == GetParam()) continue;
-      EXPECT_THAT(r.missing_ranks(), ElementsAre(GetParam())) << r.detail();
-      EXPECT_THAT(r.detail(), HasSubstr(absl::StrCat("participant ", GetParam()))) << r.detail();
-      EXPECT_LT(r.elapsed().seconds(), 3 * seconds);
-    }
-    break;
+  GroupOptions options = Group({1, 1, 1});
+  options.faults = absl::StrCat("stop:", GetParam(), ":2");
+  for (const v1::Result& r : RunUntil("timed", options)) {
+    EXPECT_EQ(r.outcome(), v1::OUTCOME_TIMED_OUT) << r.detail();
+    // The agent of the stopped one kills it.
+    if (r.rank() == GetParam()) continue;
+    EXPECT_THAT(r.missing_ranks(), ElementsAre(GetParam())) << r.detail();
+    EXPECT_THAT(r.detail(), HasSubstr(absl::StrCat("participant ", GetParam()))) << r.detail();
+    ExpectOwnEnd(r);
   }
 }
 
@@ -333,21 +340,20 @@ TEST_P(StoppedTest, KilledParticipantIsNamedByAllOthersAtOnce) {
     if (r.rank() == GetParam()) continue;
     EXPECT_THAT(r.missing_ranks(), ElementsAre(GetParam())) << r.detail();
     EXPECT_THAT(r.detail(), HasSubstr("ended")) << r.detail();
-    EXPECT_LT(r.elapsed().seconds(), 30);
+    ExpectOwnEnd(r);
   }
 }
 
 TEST_F(GroupTest, ParticipantThatNeverComesIsNamed) {
-  GroupOptions options = Group({1, 1, 1});
+  GroupOptions options = Group({1, 1});
   options.members[1].environment = {"WEFT_FAKE_GPU_FAULT=hang_init"};
-  options.probe.mutable_init_deadline()->set_seconds(4);
-  const std::vector<v1::Result> results = RunGroup(options);
+  const std::vector<v1::Result> results = RunUntil("rendezvous", options);
   EXPECT_EQ(results[0].outcome(), v1::OUTCOME_PARTNER_MISSING) << results[0].detail();
-  EXPECT_THAT(results[0].missing_ranks(), Contains(1U));
+  EXPECT_THAT(results[0].missing_ranks(), ElementsAre(1U));
   EXPECT_EQ(results[0].phase(), "rendezvous");
   EXPECT_EQ(results[1].outcome(), v1::OUTCOME_TIMED_OUT);
   EXPECT_EQ(results[1].phase(), "open");
-  EXPECT_EQ(results[2].outcome(), v1::OUTCOME_PARTNER_MISSING);
+  ExpectOwnEnd(results[1]);
 }
 
 TEST_F(GroupTest, AsynchronousErrorFailsEverywhereWithNcclsWords) {
@@ -374,9 +380,8 @@ TEST_F(GroupTest, WrongDataIsFoundAndNamesRankAndByte) {
 
 TEST_F(GroupTest, AbortThatTakesItsTimeIsWaitedFor) {
   GroupOptions options = Group({2, 2});
-  options.faults = "hang:0:2,slow_abort:1:0:1500";
-  SetDeadlines(&options, 4);
-  for (const v1::Result& r : RunGroup(options)) {
+  options.faults = "hang:0:2,slow_abort:1:0:1000";
+  for (const v1::Result& r : RunUntil("timed", options)) {
     EXPECT_EQ(r.outcome(), v1::OUTCOME_TIMED_OUT) << r.detail();
     EXPECT_THAT(r.detail(), Not(HasSubstr("hung"))) << r.detail();
   }
@@ -385,8 +390,7 @@ TEST_F(GroupTest, AbortThatTakesItsTimeIsWaitedFor) {
 TEST_F(GroupTest, AbortThatHangsEndsWithTheProcessAndIsSaid) {
   GroupOptions options = Group({2, 2});
   options.faults = "hang:0:2,slow_abort:1:0:100000";
-  SetDeadlines(&options, 4);
-  const std::vector<v1::Result> results = RunGroup(options);
+  const std::vector<v1::Result> results = RunUntil("timed", options);
   EXPECT_EQ(results[0].outcome(), v1::OUTCOME_TIMED_OUT) << results[0].detail();
   EXPECT_THAT(results[0].detail(), HasSubstr("hung in the abort")) << results[0].detail();
   EXPECT_THAT(results[1].detail(), Not(HasSubstr("hung in the abort"))) << results[1].detail();

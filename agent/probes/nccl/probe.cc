@@ -73,8 +73,7 @@ class Probe {
   const int64_t verdict_by_;
 
   LogCapture log_;
-  std::vector<std::string> own_settings_;
-  // Left behind when its thread hangs: see RunProbe.
+  std::vector<v1::NcclSetting> settings_;
   GpuWorker* worker_ = nullptr;
   std::unique_ptr<Link> link_;
   Hub* hub_ = nullptr;      // link_ of participant 0
@@ -108,6 +107,7 @@ void Probe::Decide(v1::Outcome outcome, const std::string& detail, const std::ve
 
 void Probe::OnOpened(WorkerEvent event) {
   const int64_t now = NowTicks();
+  settings_ = std::move(event.settings);
   v1::NcclHello hello;
   hello.set_participant(request_.rank());
   hello.set_world_size(request_.world_size());
@@ -145,7 +145,7 @@ void Probe::OnDone(WorkerEvent event) {
 }
 
 void Probe::OnFailed(const absl::Status& status) {
-  const std::string detail = CutUtf8(ToValidUtf8(status.message()), 1024);
+  const std::string detail = EscapeControl(CutUtf8(ToValidUtf8(status.message()), 1024));
   if (link_ == nullptr) {
     const bool cannot = absl::IsNotFound(status) || absl::IsUnimplemented(status);
     return Decide(cannot ? v1::OUTCOME_REFUSED : v1::OUTCOME_FAILED, detail);
@@ -248,11 +248,11 @@ void Probe::CloseInPeace() {
 }
 
 v1::Result Probe::Run() {
-  own_settings_ = SetOwnSettings(parameters_.require_network);
+  std::vector<std::string> own_settings = SetOwnSettings(parameters_.require_network);
   if (absl::Status s = log_.Start(); !s.ok()) limits_.emplace_back(s.message());
   Begin("open", parameters_.init_ticks);
   worker_ = new GpuWorker(parameters_);
-  worker_->Open(is_first());
+  worker_->Open(is_first(), std::move(own_settings));
   while (!verdict_) {
     Turn();
     if (NowTicks() >= judge_at_) JudgeLate();
@@ -264,18 +264,13 @@ v1::Result Probe::Run() {
   const bool finished = worker_->Finish(patience);
   log_.Drain();
   v1::Result result = MakeResult();
-  if (finished) {
-    delete worker_;
-  } else if (result.outcome() != v1::OUTCOME_OK) {
+  if (!finished && result.outcome() != v1::OUTCOME_OK)
     absl::StrAppend(result.mutable_detail(), "; NCCL or the driver hung in the abort, the process was ended");
-  }
   return result;
 }
 
 void Probe::Describe(v1::NcclReport* report) {
-  const std::vector<v1::NcclSetting> settings =
-      EffectiveSettings(OwnEnvironment(), ReadSettingsFiles(), own_settings_);
-  for (const v1::NcclSetting& setting : settings) *report->add_settings() = setting;
+  for (const v1::NcclSetting& setting : settings_) *report->add_settings() = setting;
   const LogCapture::Excerpt log = log_.Cut(kMaxLogBytes);
   report->set_log(log.text);
   report->set_log_bytes_left_out(log.left_out);
@@ -302,16 +297,15 @@ void Probe::Describe(v1::NcclReport* report) {
 v1::Result Probe::MakeResult() {
   v1::Result result;
   result.set_outcome(verdict_->outcome());
-  result.set_detail(verdict_->detail());
+  result.set_detail(EscapeControl(verdict_->detail()));
   result.set_phase(phase_);
   *result.mutable_missing_ranks() = verdict_->missing_ranks();
   Describe(result.mutable_nccl());
   const v1::NcclReport& report = result.nccl();
   if (!report.version().empty())
-    result.set_stack_fingerprint(
-        absl::StrCat("weft-nccl/", kFormulaVersion, " nccl/", report.version(), " cuda/",
-                     report.cuda_version(), " driver/", DriverVersion(), " ", report.library_path(), " ",
-                     FingerprintOf({report.settings().begin(), report.settings().end()})));
+    result.set_stack_fingerprint(EscapeControl(absl::StrCat(
+        "weft-nccl/", kFormulaVersion, " nccl/", report.version(), " cuda/", report.cuda_version(),
+        " driver/", DriverVersion(), " ", report.library_path(), " ", FingerprintOf(settings_))));
   if (result.outcome() != v1::OUTCOME_OK) return result;
   if (hub_ != nullptr) times_.all_ns = hub_->roster().step_times();
   for (v1::Measurement& m : MakeMeasurements(parameters_, ranks_, times_))

@@ -1,11 +1,11 @@
 #include "agent/probes/nccl/worker.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "agent/probes/nccl/settings.h"
 #include "agent/probes/process/ticks.h"
 
 namespace weft::nccl {
@@ -20,11 +20,6 @@ GpuWorker::GpuWorker(const Parameters& parameters)
     : parameters_(parameters),
       event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Loop(); }) {}
-
-GpuWorker::~GpuWorker() {
-  if (thread_.joinable()) thread_.join();
-  close(event_fd_);
-}
 
 void GpuWorker::Loop() {
   while (true) {
@@ -65,8 +60,8 @@ std::vector<WorkerEvent> GpuWorker::TakeEvents() {
   return std::exchange(events_, {});
 }
 
-void GpuWorker::Open(bool make_unique_ids) {
-  Post([this, make_unique_ids] {
+void GpuWorker::Open(bool make_unique_ids, std::vector<std::string> own_settings) {
+  Post([this, make_unique_ids, own_settings = std::move(own_settings)] {
     absl::StatusOr<std::unique_ptr<DeviceRanks>> ranks = DeviceRanks::Open(parameters_, stop_);
     if (!ranks.ok()) return Say({.kind = WorkerEvent::Kind::kFailed, .status = ranks.status()});
     owned_ranks_ = *std::move(ranks);
@@ -76,6 +71,8 @@ void GpuWorker::Open(bool make_unique_ids) {
       if (!ids.ok()) return Say({.kind = WorkerEvent::Kind::kFailed, .status = ids.status()});
       opened.unique_ids = *std::move(ids);
     }
+    // Here, since a user's folder may lie on a network that hangs.
+    opened.settings = EffectiveSettings(OwnEnvironment(), ReadSettingsFiles(), own_settings);
     ranks_ = owned_ranks_.get();
     Say(std::move(opened));
   });

@@ -15,6 +15,7 @@
 #include "agent/probes/nccl/device_ranks.h"
 #include "agent/probes/nccl/parameters.h"
 #include "base/mutex.h"
+#include "weft/v1/probe.pb.h"
 
 namespace weft::nccl {
 
@@ -22,20 +23,21 @@ namespace weft::nccl {
 struct WorkerEvent {
   enum class Kind { kOpened, kEntered, kDone, kClosed, kFailed };
   Kind kind = Kind::kFailed;
-  absl::Status status = {};                  // kFailed
-  std::vector<std::string> unique_ids = {};  // kOpened, where asked for
-  std::vector<uint64_t> rank_ns = {};        // kDone
+  absl::Status status = {};                    // kFailed
+  std::vector<std::string> unique_ids = {};    // kOpened, where asked for
+  std::vector<uint64_t> rank_ns = {};          // kDone
+  std::vector<v1::NcclSetting> settings = {};  // kOpened
 };
 
 // All calls from one thread, never blocking but for Finish. Requests are done in order, one at a time.
 class GpuWorker {
  public:
   explicit GpuWorker(const Parameters& parameters);
-  // Must have been finished.
-  ~GpuWorker();
+  // Never destroyed: freeing GPU memory waits for the GPU, and the process ends anyway.
+  ~GpuWorker() = delete;
 
-  // Answered by kOpened (then ranks() is there) or kFailed.
-  void Open(bool make_unique_ids);
+  // Answered by kOpened (then ranks() is there) or kFailed. `own_settings` as EffectiveSettings takes them.
+  void Open(bool make_unique_ids, std::vector<std::string> own_settings);
   // kDone or kFailed.
   void Connect(Ranks ranks, std::vector<std::string> unique_ids);
   // kEntered, then kDone; or kFailed.
