@@ -214,6 +214,7 @@ const char* NameOf(EventClass kind) {
 std::vector<PlacedStep> FindSteps(const StepDetector& detector, const std::vector<double>& values) {
   std::vector<PlacedStep> steps;
   std::vector<size_t> present;
+  present.reserve(values.size());
   StepState state;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) continue;

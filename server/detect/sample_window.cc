@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace weft {
 namespace {
@@ -14,38 +13,21 @@ constexpr float kMostOffCentre = 3;
 constexpr float kMostRescaled = 1.6F;
 constexpr int kRecodeEvery = 8;  // samples; a level does not go far within so few
 
-template <typename Int>
-Int Saturate(float value) {
-  constexpr auto kLeast = static_cast<float>(-std::numeric_limits<Int>::max());
-  constexpr auto kMost = static_cast<float>(std::numeric_limits<Int>::max());
-  const float bounded = std::clamp(value, kLeast, kMost);
-  return static_cast<Int>(bounded + std::copysign(0.5F, bounded));
+int8_t CodeOf(float value) {
+  const float bounded = Bounded(value, -127, 127);
+  return static_cast<int8_t>(bounded + std::copysign(0.5F, bounded));
 }
 
 uint16_t CodeSteps(float scale) {
-  return static_cast<uint16_t>(
-      std::clamp(scale * SampleWindow::kStepsPerUnit / kCodesPerScale, 1.0F, 2000.0F));
+  return static_cast<uint16_t>(Bounded(scale * SampleWindow::kStepsPerUnit / kCodesPerScale, 1.0F, 2000.0F));
 }
 
 }  // namespace
 
-int16_t SampleWindow::Quantise(float log) { return Saturate<int16_t>(log * kStepsPerUnit); }
-
-void SampleWindow::Push(int16_t sample, float level, float scale) {
-  if (recent_count_ == kRecent) {
-    Age(recent_[recent_next_], level, scale);
-  } else {
-    ++recent_count_;
-  }
-  recent_[recent_next_] = sample;
-  recent_next_ = static_cast<uint8_t>(recent_next_ + 1 == kRecent ? 0 : recent_next_ + 1);
-}
-
 void SampleWindow::Age(int16_t sample, float level, float scale) {
-  if (older_next_ % kRecodeEvery == 0) Recode(level, scale);
-  older_[older_next_] =
-      Saturate<int8_t>(static_cast<float>(sample - centre_) / static_cast<float>(code_steps_));
-  older_next_ = static_cast<uint8_t>((older_next_ + 1) % kOlder);
+  if (older_count_ == 0 || older_next_ % kRecodeEvery == 0) Recode(level, scale);
+  older_[older_next_] = CodeOf(static_cast<float>(sample - centre_) / static_cast<float>(code_steps_));
+  older_next_ = static_cast<uint8_t>(older_next_ + 1 == kOlder ? 0 : older_next_ + 1);
   if (older_count_ < kOlder) ++older_count_;
 }
 
@@ -62,7 +44,7 @@ void SampleWindow::Recode(float level, float scale) {
   code_steps_ = CodeSteps(scale);
   const float ratio = steps / static_cast<float>(code_steps_);
   const float shift = static_cast<float>(old_centre - centre_) / static_cast<float>(code_steps_);
-  for (int8_t& code : older_) code = Saturate<int8_t>(static_cast<float>(code) * ratio + shift);
+  for (int8_t& code : older_) code = CodeOf(static_cast<float>(code) * ratio + shift);
 }
 
 int SampleWindow::Copy(float* logs) const {

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+
+#include "server/detect/statistics.h"
 
 namespace weft {
 
@@ -20,11 +23,19 @@ class SampleWindow {
   int size() const { return recent_count_ + older_count_; }
   // Takes the newest sample; the oldest makes room. `level` and `scale` (both in logs) say around what, and
   // how finely, samples that leave the exact part are kept.
-  void Push(int16_t sample, float level, float scale);
+  void Push(int16_t sample, float level, float scale) {
+    if (recent_count_ == kRecent) {
+      Age(recent_[recent_next_], level, scale);
+    } else {
+      ++recent_count_;
+    }
+    recent_[recent_next_] = sample;
+    recent_next_ = static_cast<uint8_t>(recent_next_ + 1 == kRecent ? 0 : recent_next_ + 1);
+  }
   // Writes all samples as logs, oldest first, to `logs`, which has room for kCapacity. Returns size().
   int Copy(float* logs) const;
   // The newest sample; of an empty window 0.
-  float Newest() const { return LogOf(recent_[(recent_next_ + kRecent - 1) % kRecent]); }
+  float Newest() const { return LogOf(recent_[recent_next_ == 0 ? kRecent - 1 : recent_next_ - 1U]); }
   // The newest `count` samples, oldest first, as logs. `count` is at most kRecent and at most size().
   void CopyNewest(int count, float* logs) const;
   // Forgets all but the newest `count` samples.
@@ -32,7 +43,10 @@ class SampleWindow {
   // Whether the counts and positions are within bounds, for what was read from a disk.
   bool IsSound() const;
 
-  static int16_t Quantise(float log);
+  static int16_t Quantise(float log) {
+    const float steps = Bounded(log * kStepsPerUnit, -32767, 32767);
+    return static_cast<int16_t>(steps + std::copysign(0.5F, steps));
+  }
   static float LogOf(int16_t sample) { return static_cast<float>(sample) * (1 / kStepsPerUnit); }
 
  private:

@@ -10,6 +10,9 @@ namespace weft {
 
 inline constexpr double kMadToSd = 1.4826;  // of a normal law
 
+// std::clamp by value, which compiles to two instructions without a jump: noise cannot be predicted.
+inline float Bounded(float value, float least, float most) { return std::min(std::max(value, least), most); }
+
 // The upper of the middle values; 0 for none. Reorders `values`.
 inline double MiddleOf(std::vector<double>& values) {
   if (values.empty()) return 0;

@@ -12,17 +12,17 @@ using Features = std::array<double, kFeatures>;
 
 // The fit, around a typical doubtful case: log odds = kBias + kLinear · f + f' kQuadratic f.
 constexpr Features kTypical = {2.0, 1.5, 2.25, 0.3, 1.5, 0.9, 0.8, 0.7};
-constexpr double kBias = 0.97;
-constexpr Features kLinear = {1.26, 2.56, 1.41, 1.07, 2.7, 7.5, 3.01, -3.05};
+constexpr double kBias = 0.81;
+constexpr Features kLinear = {0.83, 2.92, 1.66, 1.06, 2.98, 7.09, 2.63, -3.41};
 constexpr std::array<Features, kFeatures> kQuadratic = {{
-    {-1.08, -0.78, 1.08, 3.89, -1.8, 1.17, -0.12, 0.31},  // contrast
-    {0, -0.34, -0.41, -6.14, -1.4, 13.05, 5.16, 0.69},    // contrast beside a slope
-    {0, 0, 0.03, -0.34, 1.55, 4.77, 0.46, -0.68},         // samples since
-    {0, 0, 0, 3.11, -1.51, -1.65, -7.3, 1.15},            // correlation
-    {0, 0, 0, 0, -0.2, 2.44, -0.91, 0.13},                // shift in percent
-    {0, 0, 0, 0, 0, 12.96, -2.89, -4.06},                 // share of samples since that are low
-    {0, 0, 0, 0, 0, 0, -0.4, 2.76},                       // onset mass
-    {0, 0, 0, 0, 0, 0, 0, 1.8},                           // shift in scales
+    {-1.13, -0.73, 1.18, 4.12, -1.49, -2.88, -0.07, -0.48},  // contrast
+    {0, -0.23, -0.45, -5.27, -2.08, 14.09, 5.56, 1.27},      // contrast beside a slope
+    {0, 0, 0.04, -0.65, 1.37, 6.53, 0.19, -0.71},            // samples since
+    {0, 0, 0, 3.3, -1.03, -3.54, -7.42, 0.42},               // correlation
+    {0, 0, 0, 0, 0.37, 1.65, -2.03, -0.4},                   // shift in percent
+    {0, 0, 0, 0, 0, 16.54, -3.07, -1.53},                    // share of samples since that are low
+    {0, 0, 0, 0, 0, 0, -0.85, 2.33},                         // onset mass
+    {0, 0, 0, 0, 0, 0, 0, 2.27},                             // shift in scales
 }};
 
 // Beyond `most` the fit has seen nothing, and more of it makes nothing surer.
@@ -42,7 +42,7 @@ Features FeaturesOf(const StepEvidence& evidence) {
 }  // namespace
 
 bool MayBeStep(const StepEvidence& evidence) {
-  return evidence.shift >= 0.02F && evidence.share_low >= 0.6F && evidence.share_settled >= 0.8F &&
+  return evidence.shift >= 0.024F && evidence.share_low >= 0.6F && evidence.share_settled >= 0.8F &&
          evidence.newest_low >= 2 && evidence.contrast_beside_slope > 1.5F;
 }
 
@@ -60,7 +60,7 @@ double StepLogOdds(const StepEvidence& evidence) {
 
 double RequiredLogOdds(StepProfile profile, int samples_after) {
   const double age = std::log(samples_after / 8.0);
-  return profile == StepProfile::kFast ? 2.75 - 0.5 * age : 3.5 - 0.75 * age;
+  return profile == StepProfile::kFast ? 2.9 - 0.5 * age : 3.25 - 0.6 * age;
 }
 
 }  // namespace weft

@@ -12,7 +12,7 @@ enum class StepProfile : uint8_t {
   kFast,      // about a sample earlier, half as many false ones again
 };
 
-// Whether the evidence passes the rules that hold whatever the odds: a step of at least 2%, on whose level
+// Whether the evidence passes the rules that hold whatever the odds: a step of at least 2.4%, on whose level
 // most samples since have settled, and that has not ended.
 bool MayBeStep(const StepEvidence& evidence);
 

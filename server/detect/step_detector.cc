@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/detect/statistics.h"
 
 namespace weft {
 namespace {
@@ -33,6 +34,8 @@ constexpr float kClip = 3;
 constexpr float kAllowance = 0.4F;
 constexpr float kSuspicion = 3;
 constexpr float kMostSum = 30;
+// A sample that lies less than this from the level, in logs, is no news.
+constexpr float kLeastNews = 0.012F;
 constexpr int kFreshSuspicion = 8;  // samples; each is looked at
 // Log odds so far below what is required that the next samples cannot make up for it, and how many of them.
 constexpr double kHopeless = 5;
@@ -54,7 +57,7 @@ bool IsSuspicious(const StepState& state) {
 }
 
 float Correlation(const StepState& state) {
-  return std::clamp(state.lag_covariance / std::max(state.lag_variance, 0.3F), 0.0F, kMostCorrelation);
+  return Bounded(state.lag_covariance / std::max(state.lag_variance, 0.3F), 0.0F, kMostCorrelation);
 }
 
 // Level and scale anew from all samples of the window.
@@ -93,23 +96,26 @@ void FollowLevel(StepState& state, float log, float last_log) {
   const float pace = IsSuspicious(state) ? kSuspiciousPace : 1;
   const float per_scale = 1 / state.scale;
   const float residual = (log - state.level) * per_scale;
-  const float clipped = std::clamp(residual, -kClip, kClip);
-  const float last = std::clamp((last_log - state.level) * per_scale, -kClip, kClip);
+  const float clipped = Bounded(residual, -kClip, kClip);
+  const float last = Bounded((last_log - state.level) * per_scale, -kClip, kClip);
   state.lag_covariance += kLagGain * pace * (clipped * last - state.lag_covariance);
   state.lag_variance += kLagGain * pace * (clipped * clipped - state.lag_variance);
   // Near the fourth root of (1 - r) / (1 + r): half of what correlation r demands, the closer look does the
   // rest.
   const float shrunk = clipped * (1 - 0.53F * Correlation(state));
-  state.sum_low = std::clamp(state.sum_low - shrunk - kAllowance, 0.0F, kMostSum);
-  state.sum_high = std::clamp(state.sum_high + shrunk - kAllowance, 0.0F, kMostSum);
-  state.level += kLevelGain * pace * std::clamp(residual, -kLevelClip, kLevelClip) * state.scale;
-  state.scale *= 1 + (std::abs(residual) > kQuartile ? kScaleGain : -kScaleGain) * pace;
+  state.sum_low = Bounded(state.sum_low - shrunk - kAllowance, 0.0F, kMostSum);
+  state.sum_high = Bounded(state.sum_high + shrunk - kAllowance, 0.0F, kMostSum);
+  state.level += kLevelGain * pace * Bounded(residual, -kLevelClip, kLevelClip) * state.scale;
+  state.scale *= 1 + std::copysign(kScaleGain, std::abs(residual) - kQuartile) * pace;
   state.scale = std::max(state.scale, kLeastScale);
 }
 
-// Whether this sample of a suspicious stretch is worth a closer look: each at first, fewer later.
-bool IsTimeToLook(StepState& state) {
+// Whether this sample of a suspicious stretch is worth a closer look: each at first,
+// fewer later, and none that is back on the level.
+bool IsTimeToLook(StepState& state, float log) {
   if (state.suspicion < 255) ++state.suspicion;
+  const float news = state.sum_high > state.sum_low ? state.level - log : log - state.level;
+  if (news > -kLeastNews) return false;
   if (state.pause > 0) {
     --state.pause;
     return false;
@@ -137,8 +143,9 @@ bool StepDetector::Screen(StepState& state, double value) const {
   const float last_log = state.window.Newest();
   state.window.Push(sample, state.level, state.scale);
   if (state.has_level == 0 && !LearnFirstLevel(state, value)) return false;
-  FollowLevel(state, SampleWindow::LogOf(sample), last_log);
-  if (IsSuspicious(state)) return IsTimeToLook(state);
+  const float log = SampleWindow::LogOf(sample);
+  FollowLevel(state, log, last_log);
+  if (IsSuspicious(state)) return IsTimeToLook(state, log);
   state.suspicion = state.pause = 0;
   if (state.window.size() >= kSamplesOfALastingLevel) {
     state.best_level = std::max(state.best_level, state.level);
@@ -187,7 +194,8 @@ StepEvent StepDetector::Accept(StepState& state, const Look& look, double confid
   const float after = sign * look.evidence.level_after;
   StepEvent event;
   event.direction = look.direction;
-  event.samples_ago = look.evidence.after - 1;
+  const int on_new_level = look.evidence.after - look.evidence.still_high;
+  event.samples_ago = on_new_level - 1;
   event.level_before = ValueOf(state, before);
   event.level_after = ValueOf(state, after);
   event.confidence = confidence;
@@ -198,7 +206,7 @@ StepEvent StepDetector::Accept(StepState& state, const Look& look, double confid
     event.recovers = lost > 0 && state.previous_level - after <= kMostLeftOfAStep * lost;
   }
   state.best_level = std::max({state.best_level, before, after});
-  state.window.KeepNewest(look.evidence.after);
+  state.window.KeepNewest(on_new_level);
   LearnLevel(state, state.scale);
   return event;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "server/detect/sample_window.h"
+#include "server/detect/statistics.h"
 
 namespace weft {
 namespace {
@@ -25,6 +26,12 @@ constexpr int kOnsetMargin = 5;
 constexpr double kMostBehind = 10;
 
 using Samples = std::array<float, kCapacity>;
+
+constexpr std::array<float, SampleWindow::kRecent + 1> kReciprocals = [] {
+  std::array<float, SampleWindow::kRecent + 1> reciprocals{};
+  for (size_t i = 1; i < reciprocals.size(); ++i) reciprocals[i] = 1 / static_cast<float>(i);
+  return reciprocals;
+}();
 
 float MedianOf(const float* from, int count) {
   Samples copy;
@@ -137,25 +144,23 @@ struct Fit {
   float before = 0, after = 0, scale = 0, correlation = 0;
 };
 
-void Refit(const Samples& samples, int count, int onset, Fit& fit) {
+void Refit(const Samples& samples, int count, int onset, float after, Fit& fit) {
   for (const float width : {kClip, 2.0F}) {
     const float limit = width * fit.scale;
     float sum = 0;
     for (int i = 0; i < onset; ++i)
-      sum += std::clamp(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
+      sum += Bounded(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
     fit.before += sum / static_cast<float>(onset);
   }
-  fit.after = MedianOf(&samples[static_cast<size_t>(onset)], count - onset);
+  fit.after = after;
   const float limit = kClip * fit.scale;
   Samples residuals;
   float deviation = 0, square = 0, lagged = 0;
   for (int i = 0; i < onset; ++i) {
-    residuals[static_cast<size_t>(i)] =
-        std::clamp(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
+    residuals[static_cast<size_t>(i)] = Bounded(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
   }
   for (int i = onset; i < count; ++i) {
-    residuals[static_cast<size_t>(i)] =
-        std::clamp(samples[static_cast<size_t>(i)] - fit.after, -limit, limit);
+    residuals[static_cast<size_t>(i)] = Bounded(samples[static_cast<size_t>(i)] - fit.after, -limit, limit);
   }
   for (int i = 0; i < count; ++i) deviation += std::abs(residuals[static_cast<size_t>(i)]);
   for (int i = 0; i < count; ++i)
@@ -168,7 +173,7 @@ void Refit(const Samples& samples, int count, int onset, Fit& fit) {
   fit.scale = std::max(kLeastScale, kMeanAbsToSd * deviation / n);
   // Levels fitted to the same samples hide some correlation; the added terms put it back.
   const float correlation = square > 0 ? lagged / square : 0;
-  fit.correlation = std::clamp((correlation * n + 1) / (n - 4), 0.0F, kMostCorrelation);
+  fit.correlation = Bounded((correlation * n + 1) / (n - 4), 0.0F, kMostCorrelation);
 }
 
 // One step of Huber's estimate from the fit, on whitened residuals.
@@ -176,11 +181,10 @@ void Contrast(const Samples& samples, int count, int onset, const Fit& fit, Step
   Samples whitened;
   const float limit = 4 * fit.scale;
   for (int i = 0; i < onset; ++i) {
-    whitened[static_cast<size_t>(i)] =
-        std::clamp(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
+    whitened[static_cast<size_t>(i)] = Bounded(samples[static_cast<size_t>(i)] - fit.before, -limit, limit);
   }
   for (int i = onset; i < count; ++i) {
-    whitened[static_cast<size_t>(i)] = std::clamp(samples[static_cast<size_t>(i)] - fit.after, -limit, limit);
+    whitened[static_cast<size_t>(i)] = Bounded(samples[static_cast<size_t>(i)] - fit.after, -limit, limit);
   }
   for (int i = count - 1; i > 0; --i) {
     whitened[static_cast<size_t>(i)] -= fit.correlation * whitened[static_cast<size_t>(i - 1)];
@@ -197,7 +201,7 @@ void Contrast(const Samples& samples, int count, int onset, const Fit& fit, Step
   const auto middle = static_cast<float>(model.middle());
   for (int i = 1; i < count; ++i) {
     const float value = whitened[static_cast<size_t>(i)];
-    const float psi = std::clamp(value, -clip, clip);
+    const float psi = Bounded(value, -clip, clip);
     unclipped += std::abs(value) < clip ? 1 : 0;
     squares += psi * psi;
     sum += psi;
@@ -219,12 +223,20 @@ void Contrast(const Samples& samples, int count, int onset, const Fit& fit, Step
   evidence.contrast_beside_slope = t(std::max(step.beside_slope, 1e-9));
 }
 
-void CountSides(const Samples& samples, int count, int onset, const Fit& fit, StepEvidence& evidence) {
+void CountSides(const Samples& samples, int count, int onset, int least_after, const Fit& fit,
+                StepEvidence& evidence) {
   const float midpoint = (fit.before + fit.after) / 2;
   int low = 0, settled = 0;
   for (int i = onset; i < count; ++i) {
     low += samples[static_cast<size_t>(i)] < midpoint ? 1 : 0;
     settled += std::abs(samples[static_cast<size_t>(i)] - fit.after) < 6 * fit.scale ? 1 : 0;
+  }
+  // The youngest step that may be weighed can have begun later still.
+  if (count - onset == least_after) {
+    while (evidence.still_high < least_after - 1 &&
+           samples[static_cast<size_t>(onset + evidence.still_high)] >= midpoint) {
+      ++evidence.still_high;
+    }
   }
   for (int i = count - 3; i < count; ++i)
     evidence.newest_low += samples[static_cast<size_t>(i)] < midpoint ? 1 : 0;
@@ -241,30 +253,51 @@ void Prepare(const StepQuestion& question, int count, Samples& samples) {
   }
 }
 
-// Whether among the newest samples some plain contrast with the running level is worth a closer look; then
-// how many samples ago the largest one begins, else 0.
-int FirstLook(const StepQuestion& question) {
+// Whether most of the newest samples lie below the running level at all.
+bool AreNews(const StepQuestion& question) {
+  Samples samples;
+  question.window->CopyNewest(question.least_after, samples.data());
+  Prepare(question, question.least_after, samples);
+  int low = 0;
+  for (int i = 0; i < question.least_after; ++i)
+    low += samples[static_cast<size_t>(i)] <= -kLeastNews ? 1 : 0;
+  return low > question.least_after / 2;
+}
+
+struct Suspicion {
+  int after = 0;    // samples since the onset
+  float level = 0;  // their mean
+};
+
+// The largest plain contrast of newest samples with the running level, when it is worth a closer look.
+std::optional<Suspicion> FirstLook(const StepQuestion& question) {
   const int count = std::min(question.window->size(), SampleWindow::kRecent);
   Samples samples;
   question.window->CopyNewest(count, samples.data());
   Prepare(question, count, samples);
   const float news =
       MedianOf(&samples[static_cast<size_t>(count - question.least_after)], question.least_after);
-  if (news > -kLeastNews) return 0;
   const float lowest = news - kClip * question.scale;
   const float highest = kClip * question.scale;
-  float sum = 0, best = 0;
-  int best_after = 0;
-  for (int after = 1; after <= count; ++after) {
-    sum += std::clamp(samples[static_cast<size_t>(count - after)], lowest, highest);
-    const float square = sum * sum;
-    if (after < question.least_after || sum >= 0 || square <= best * static_cast<float>(after)) continue;
-    best = square / static_cast<float>(after);
-    best_after = after;
+  float sum = 0;
+  for (int after = 1; after < question.least_after; ++after) {
+    sum += Bounded(samples[static_cast<size_t>(count - after)], lowest, highest);
+  }
+  float best = 0;
+  Suspicion suspicion;
+  for (int after = question.least_after; after <= count; ++after) {
+    sum += Bounded(samples[static_cast<size_t>(count - after)], lowest, highest);
+    const float low = std::min(sum, 0.0F);
+    const float square = low * low * kReciprocals[static_cast<size_t>(after)];
+    suspicion.after = square > best ? after : suspicion.after;
+    suspicion.level = square > best ? sum : suspicion.level;
+    best = std::max(square, best);
   }
   const float correction = std::sqrt((1 - question.correlation) / (1 + question.correlation));
   const float least = kLeastFirstLook * question.scale;
-  return best * correction >= least * least ? best_after : 0;
+  if (best <= 0 || best * correction < least * least) return std::nullopt;
+  suspicion.level /= static_cast<float>(suspicion.after);
+  return suspicion;
 }
 
 }  // namespace
@@ -272,27 +305,28 @@ int FirstLook(const StepQuestion& question) {
 std::optional<StepEvidence> WeighStep(const StepQuestion& question) {
   const int count = question.window->size();
   if (count < question.least_after + kLeastBefore) return std::nullopt;
-  const int after = FirstLook(question);
-  if (after == 0) return std::nullopt;
+  if (!AreNews(question)) return std::nullopt;
+  const std::optional<Suspicion> suspicion = FirstLook(question);
+  if (!suspicion.has_value()) return std::nullopt;
   Samples samples;
   question.window->Copy(samples.data());
   Prepare(question, count, samples);
   const int first = std::max(kLeastBefore, count - kMostAfter);
   const int last = count - question.least_after;
-  int onset = std::max(first, count - after);
+  int onset = std::max(first, count - suspicion->after);
 
   Fit fit{0, 0, question.scale, question.correlation};
-  Refit(samples, count, onset, fit);
+  Refit(samples, count, onset, suspicion->level, fit);
   if (fit.before - fit.after < kLeastShift) return std::nullopt;
   Samples clipped;
   const float low = std::min(fit.before, fit.after) - kClip * fit.scale;
   const float high = fit.before + kClip * fit.scale;
   for (int i = 0; i < count; ++i)
-    clipped[static_cast<size_t>(i)] = std::clamp(samples[static_cast<size_t>(i)], low, high);
+    clipped[static_cast<size_t>(i)] = Bounded(samples[static_cast<size_t>(i)], low, high);
   const OnsetScan scan = ScanOnsets(clipped, count, fit.correlation, first, last);
   if (scan.onset < 0) return std::nullopt;
   onset = scan.onset;
-  Refit(samples, count, onset, fit);
+  Refit(samples, count, onset, MedianOf(&samples[static_cast<size_t>(onset)], count - onset), fit);
 
   const float level = question.is_up ? -question.level : question.level;
   StepEvidence evidence;
@@ -306,7 +340,7 @@ std::optional<StepEvidence> WeighStep(const StepQuestion& question) {
   evidence.correlation = fit.correlation;
   evidence.onset_mass = scan.mass;
   Contrast(samples, count, onset, fit, evidence);
-  CountSides(samples, count, onset, fit, evidence);
+  CountSides(samples, count, onset, question.least_after, fit, evidence);
   return evidence;
 }
 

@@ -24,6 +24,7 @@ struct StepEvidence {
   float contrast_beside_slope = 0;
   float share_low = 0;      // of the samples since, those past the midpoint of both levels
   float share_settled = 0;  // of them, those within 6 scales of level_after: dips settle on no level
+  int still_high = 0;       // of the samples since, how many at their beginning are not past the midpoint
   int newest_low = 0;       // of the newest three samples, those past the midpoint
   float onset_mass = 0;     // of the onset's likelihood, what lies within 5 samples of the one given
 };
