@@ -723,13 +723,13 @@ class Storm {
     });
   }
 
-  // Clock jumps and a receiver that fails on and on make a resolve old enough to be given up.
+  // Clock jumps and a receiver that fails on and on make a resolve old enough to be given up; a later jump
+  // may make it look young again.
   bool GivenUp(const std::string& receiver, const std::string& episode_id) const {
     const std::vector<Delivery> rows = world_.Rows();
     return std::any_of(rows.begin(), rows.end(), [&](const Delivery& row) {
       return row.receiver == receiver && row.episode_id == episode_id && row.action == kResolve &&
-             row.state == DeliveryState::kDead && row.attempts >= kGiveUpAttempts &&
-             now_ - row.create_time >= kGiveUpAfter;
+             row.state == DeliveryState::kDead && row.attempts >= kGiveUpAttempts;
     });
   }
 
