@@ -1,4 +1,4 @@
-// weft-replay: feeds recorded or generated measurements to the server's own detection classes.
+// weft-replay: feeds recorded or generated measurements to the detection classes of server/detect.
 //
 //   weft-replay series   --rows N --cols T --in F.f32 --out F.jsonl [--profile balanced|fast]
 //   weft-replay evidence --rows N --cols T --in F.f32 --out F.jsonl

@@ -1,4 +1,4 @@
-// What weft-replay does with its inputs: feeds them to the very classes that the server uses. One function a
+// What weft-replay does with its inputs: feeds them to the classes of server/detect. One function a
 // mode; each writes JSON lines to `out`. Used by one thread.
 #pragma once
 

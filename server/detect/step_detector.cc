@@ -21,7 +21,6 @@ using Direction = StepEvent::Direction;
 
 constexpr int kTraining = 24;  // samples that make the first level
 constexpr float kLeastScale = 0.002F;
-constexpr float kMadToDeviation = 1.4826F;
 constexpr float kQuartile = 0.6745F;  // half of a normal law lies within so many scales
 // Gains per sample, and by how much slower while suspicious, so that a step does not become the level unseen.
 constexpr float kLevelGain = 0.073F;
@@ -68,7 +67,7 @@ void LearnLevel(StepState& state, float least_scale) {
   for (int i = 0; i < count; ++i) {
     logs[static_cast<size_t>(i)] = std::abs(logs[static_cast<size_t>(i)] - state.level);
   }
-  state.scale = std::max(least_scale, kMadToDeviation * MedianOf(logs, count));
+  state.scale = std::max(least_scale, static_cast<float>(kMadToSd) * MedianOf(logs, count));
   state.sum_low = state.sum_high = 0;
   state.suspicion = state.pause = 0;
 }

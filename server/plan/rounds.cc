@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 namespace weft {
 
@@ -29,19 +30,12 @@ std::vector<std::pair<size_t, size_t>> RoundPairs(size_t n, uint64_t round) {
 
 namespace {
 
-// Sequence by Vigna (public domain): the same on every platform, which std::shuffle is not.
-uint64_t NextRandom(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
+// The generator's sequence is part of the language standard; what std::shuffle does with it is not.
 std::vector<size_t> Shuffled(size_t n, uint64_t round) {
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
-  uint64_t state = round * 0x100000001b3 + n;
-  for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[NextRandom(state) % i]);
+  std::mt19937_64 random(round);
+  for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
   return order;
 }
 
