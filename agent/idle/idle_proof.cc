@@ -20,7 +20,12 @@ constexpr absl::Duration kSlice = absl::Milliseconds(50);
 absl::Status IdleProof::CheckNow() const {
   const GpuWatch::Reading reading = watch_.last_reading();
   if (!reading.activity.ok()) return reading.activity.status();
-  return CheckGpusIdle(*reading.activity, options_.limits, options_.kinship);
+  // Utilisation and memory may be those of a probe that has ended since, and so may a process that is gone.
+  const IdleLimits certain = {.gpu_utilization_percent = 100, .gpu_memory_bytes = UINT64_MAX};
+  return CheckGpusIdle(*reading.activity, certain, [this](pid_t pid) {
+    const Kinship kin = options_.kinship(pid);
+    return kin == Kinship::kGone ? Kinship::kOwn : kin;
+  });
 }
 
 // The first reading may have begun before the question; the second has not.

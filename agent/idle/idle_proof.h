@@ -33,7 +33,8 @@ class IdleProof {
   };
   IdleProof(Options options, GpuWatch& watch) : options_(std::move(options)), watch_(watch) {}
 
-  // By the last reading, at most two of the watch's intervals old. Never waits: for a lease.
+  // By the last reading, at most two of the watch's intervals old. Never waits: for a lease. Declines only
+  // what is certain by then, a process that still runs; whatever else uses the GPUs is found by Guard::Check.
   absl::Status CheckNow() const;
 
   // Guards one run, from before its probe is started until that is gone. One thread.

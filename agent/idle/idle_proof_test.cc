@@ -55,6 +55,19 @@ TEST_F(IdleProofTest, AnIdleNodeMayProbeAndABusyOneIsNamed) {
   EXPECT_TRUE(absl::IsUnavailable(proof.CheckNow()));
 }
 
+TEST_F(IdleProofTest, AnOldReadingDeclinesNothingButAProcessThatStillRuns) {
+  Be("gpus 2\nutil 1 100\nprocess 1 1 1000\n");
+  Start();
+  ASSERT_TRUE(AwaitGood());
+  Kinship kin = Kinship::kForeign;
+  const IdleProof proof({.root = dir_, .kinship = [&kin](pid_t) { return kin; }}, *watch_);
+  EXPECT_TRUE(absl::IsUnavailable(proof.CheckNow()));
+  kin = Kinship::kGone;
+  EXPECT_TRUE(proof.CheckNow().ok()) << proof.CheckNow();
+  CancelToken cancel;
+  EXPECT_TRUE(absl::IsUnavailable(IdleProof::Guard(proof).Check(cancel)));
+}
+
 TEST_F(IdleProofTest, ABusyNicIsNamed) {
   SetBytes("eth0", 0);
   Start();
