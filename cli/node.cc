@@ -1,4 +1,5 @@
 // weft node …
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -75,6 +76,22 @@ absl::Status NodeSlow(Context& context, double below, int limit) {
   return absl::OkStatus();
 }
 
+// What an operator looks for first: links that are narrow or down, and memory that wears out.
+std::string GpuFactsText(const v1::GpuFacts& facts) {
+  std::string text;
+  if (facts.has_pcie_width() && facts.has_pcie_max_width())
+    absl::StrAppend(&text, ", PCIe x", facts.pcie_width(), " of x", facts.pcie_max_width());
+  if (facts.pcie_replay_count() > 0) absl::StrAppend(&text, ", ", facts.pcie_replay_count(), " PCIe replays");
+  const auto up = std::count_if(facts.nvlinks().begin(), facts.nvlinks().end(),
+                                [](const v1::NvLink& link) { return link.active(); });
+  if (!facts.nvlinks().empty()) absl::StrAppend(&text, ", NVLink ", up, " of ", facts.nvlinks_size(), " up");
+  if (facts.remapped_rows_uncorrected() > 0)
+    absl::StrAppend(&text, ", ", facts.remapped_rows_uncorrected(), " rows remapped");
+  if (facts.remapping_failed()) absl::StrAppend(&text, ", row remapping FAILED");
+  if (!facts.xids().empty()) absl::StrAppend(&text, ", last Xid ", facts.xids().rbegin()->xid());
+  return text;
+}
+
 void AddInventory(const v1::Node& node, Card& card) {
   for (const auto& [key, value] : node.labels()) card.Add(absl::StrCat("label ", key), value);
   for (const v1::Nic& nic : node.nics()) {
@@ -83,7 +100,9 @@ void AddInventory(const v1::Node& node, Card& card) {
                           BandwidthText(static_cast<double>(nic.rate_bytes_per_second())), " ", nic.driver(),
                           " ", nic.pci_address()));
   }
-  for (const v1::Gpu& gpu : node.gpus()) card.Add("gpu", absl::StrCat(gpu.model(), " ", gpu.pci_address()));
+  for (const v1::Gpu& gpu : node.gpus())
+    card.Add("gpu", absl::StrCat(gpu.model(), " ", gpu.pci_address(), GpuFactsText(gpu.facts())));
+  if (!node.gpu_source().problem().empty()) card.Add("gpu facts", node.gpu_source().problem());
   for (const auto& [key, value] : node.versions()) card.Add(absl::StrCat("version ", key), value);
 }
 

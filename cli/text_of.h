@@ -28,7 +28,10 @@ template <typename Measurements>
 std::string BestBandwidthText(const Measurements& measurements) {
   double best = 0;
   for (const v1::Measurement& each : measurements) {
-    if (each.metric() == v1::METRIC_WRITE_BANDWIDTH && each.value() > best) best = each.value();
+    const bool is_bandwidth = each.metric() == v1::METRIC_WRITE_BANDWIDTH ||
+                              each.metric() == v1::METRIC_BUS_BANDWIDTH ||
+                              each.metric() == v1::METRIC_COPY_BANDWIDTH;
+    if (is_bandwidth && each.value() > best) best = each.value();
   }
   return BandwidthText(best);
 }

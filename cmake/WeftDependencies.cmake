@@ -22,6 +22,7 @@ find_program(WEFT_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 find_program(WEFT_PROTOC protoc REQUIRED)
 
 pkg_check_modules(LIBFABRIC REQUIRED IMPORTED_TARGET libfabric)
+include(WeftGpuHeaders)
 pkg_check_modules(SMARTCOLS REQUIRED IMPORTED_TARGET smartcols)
 
 if(TARGET yaml-cpp::yaml-cpp)

@@ -1,5 +1,5 @@
 # The only ways in which this tree declares targets: weft_cc_library, weft_cc_binary, weft_cc_test,
-# weft_cc_bench. Sources are listed, never globbed. Library names are their folder joined by underscores,
+# weft_cc_test_library, weft_cc_bench, weft_cc_fuzz. Sources are listed, never globbed. Library names are their folder joined by underscores,
 # e.g. server/plan -> weft_server_plan.
 
 set(WEFT_WARNINGS -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${WEFT_WARNINGS_ARE_ERRORS}>:-Werror>)
@@ -47,6 +47,9 @@ function(weft_cc_binary)
   target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
   _weft_cc_options(${ARG_NAME})
+  # Libraries may travel in a folder beside that of the programs; those that they need in turn are looked for there too.
+  set_target_properties(${ARG_NAME} PROPERTIES BUILD_RPATH "\$ORIGIN/../lib")
+  target_link_options(${ARG_NAME} PRIVATE LINKER:--disable-new-dtags)
 endfunction()
 
 # What the ThreadSanitizer preset builds: every test that starts no gRPC.
@@ -83,6 +86,20 @@ function(weft_cc_test)
     ENVIRONMENT "RC_PARAMS=noshrink=1;WEFT_BIN_DIR=${CMAKE_BINARY_DIR}/bin;WEFT_SOURCE_DIR=${CMAKE_SOURCE_DIR};TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 endfunction()
 
+# weft_cc_test_library(NAME n SRCS f.cc [DEFINES D])   a shared library that tests load in place of a driver's;
+#   lands in build/<preset>/tests.
+function(weft_cc_test_library)
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEFINES" ${ARGN})
+  add_library(${ARG_NAME} MODULE ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINES})
+  _weft_cc_options(${ARG_NAME})
+endfunction()
+
 # weft_cc_bench(NAME n SRCS b.cc DEPS x)   Google Benchmark; lands in build/<preset>/bench
 function(weft_cc_bench)
   if(NOT WEFT_BUILD_BENCH)
@@ -94,4 +111,40 @@ function(weft_cc_bench)
   target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} benchmark::benchmark Threads::Threads)
   _weft_cc_options(${ARG_NAME})
+endfunction()
+
+# weft_cc_fake(NAME n FILE libx.so.1 FOLDER f SRCS s.cc DEPS x DEFINES D)   a shared library that stands in for
+# somebody else's in tests; lands in build/<preset>/tests/f under that name
+function(weft_cc_fake)
+  if(NOT WEFT_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME;FILE;FOLDER" "SRCS;DEPS;DEFINES" ${ARGN})
+  add_library(${ARG_NAME} SHARED ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${ARG_FILE} SUFFIX "" NO_SONAME TRUE
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${ARG_FOLDER} BUILD_RPATH "\$ORIGIN")
+  target_link_options(${ARG_NAME} PRIVATE -Wl,-soname,${ARG_FILE})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
+  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINES})
+  _weft_cc_options(${ARG_NAME})
+endfunction()
+
+# weft_cc_fuzz(NAME n SRCS f.cc own.cc DEPS x)   libFuzzer; lands in build/<preset>/fuzz
+#   Lists the sources under test themselves, so that they are instrumented whatever the rest is built with.
+function(weft_cc_fuzz)
+  if(NOT WEFT_BUILD_FUZZERS)
+    return()
+  endif()
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "WEFT_BUILD_FUZZERS needs Clang: use the preset `clang`")
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} Threads::Threads)
+  _weft_cc_options(${ARG_NAME})
+  target_compile_options(${ARG_NAME} PRIVATE -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer,address,undefined)
 endfunction()

@@ -9,6 +9,9 @@
 namespace weft {
 namespace {
 
+constexpr char kNcclKind[] = "nccl";
+constexpr char kGpuCopyKind[] = "gpu_copy";
+
 // The overloads below must not hide those of the header.
 using weft::FromProto;
 using weft::ToProto;
@@ -46,6 +49,7 @@ void ToProto(const FabricProbe& probe, v1::FabricProbe* out) {
   out->set_latency_iterations(probe.latency_iterations);
   out->set_skip_latency(probe.skip_latency);
   out->set_skip_bandwidth(probe.skip_bandwidth);
+  out->set_gpu_memory(probe.gpu_memory);
 }
 
 FabricProbe FromProto(const v1::FabricProbe& in) {
@@ -58,6 +62,7 @@ FabricProbe FromProto(const v1::FabricProbe& in) {
   probe.latency_iterations = in.latency_iterations();
   probe.skip_latency = in.skip_latency();
   probe.skip_bandwidth = in.skip_bandwidth();
+  probe.gpu_memory = in.gpu_memory();
   return probe;
 }
 
@@ -133,8 +138,13 @@ void ToProto(const Node& node, v1::Node* out) {
     to->set_pci_address(gpu.pci_address);
     to->set_uuid(gpu.uuid);
     to->set_model(gpu.model);
+    if (!gpu.facts.empty()) to->mutable_facts()->ParseFromString(gpu.facts);
   }
   out->mutable_versions()->insert(node.versions.begin(), node.versions.end());
+  if (node.gpu_source == GpuSource()) return;
+  if (node.gpu_source.read_time != absl::InfinitePast())
+    ToProto(node.gpu_source.read_time, out->mutable_gpu_source()->mutable_read_time());
+  out->mutable_gpu_source()->set_problem(node.gpu_source.problem);
 }
 
 Node FromProto(const v1::Node& in) {
@@ -146,24 +156,53 @@ Node FromProto(const v1::Node& in) {
     node.nics.push_back({nic.name(), nic.driver(), nic.rate_bytes_per_second(), nic.link_layer(), nic.state(),
                          nic.pci_address()});
   }
-  for (const v1::Gpu& gpu : in.gpus()) node.gpus.push_back({gpu.pci_address(), gpu.uuid(), gpu.model()});
+  for (const v1::Gpu& gpu : in.gpus()) {
+    node.gpus.push_back({gpu.pci_address(), gpu.uuid(), gpu.model(),
+                         gpu.has_facts() ? gpu.facts().SerializeAsString() : std::string()});
+  }
   node.versions.insert(in.versions().begin(), in.versions().end());
+  if (in.gpu_source().has_read_time()) node.gpu_source.read_time = FromProto(in.gpu_source().read_time());
+  node.gpu_source.problem = in.gpu_source().problem();
   return node;
+}
+
+void ToProto(const GpuProbe& probe, v1::ProbeSpec* out) {
+  if (probe.kind == kNcclKind) out->mutable_nccl()->ParseFromString(probe.parameters);
+  if (probe.kind == kGpuCopyKind) out->mutable_gpu_copy()->ParseFromString(probe.parameters);
 }
 
 void ToProto(const ProbeSpec& spec, v1::ProbeSpec* out) {
   out->set_name(spec.name);
   if (const auto* fabric = std::get_if<FabricProbe>(&spec.kind)) ToProto(*fabric, out->mutable_fabric());
+  if (const auto* gpu = std::get_if<GpuProbe>(&spec.kind)) ToProto(*gpu, out);
 }
 
 absl::StatusOr<ProbeSpec> FromProto(const v1::ProbeSpec& in) {
   switch (in.kind_case()) {
     case v1::ProbeSpec::kFabric:
       return ProbeSpec{in.name(), FromProto(in.fabric())};
+    case v1::ProbeSpec::kNccl:
+      return ProbeSpec{in.name(), GpuProbe{kNcclKind, in.nccl().SerializeAsString()}};
+    case v1::ProbeSpec::kGpuCopy:
+      return ProbeSpec{in.name(), GpuProbe{kGpuCopyKind, in.gpu_copy().SerializeAsString()}};
     case v1::ProbeSpec::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(absl::StrCat("probe \"", in.name(), "\" has no kind that is known here"));
+}
+
+void ToProto(const RankSpread& spread, v1::RankSpread* out) {
+  out->set_count(spread.count);
+  out->set_min_seconds(spread.min_seconds);
+  out->set_mean_seconds(spread.mean_seconds);
+  out->set_max_seconds(spread.max_seconds);
+  out->set_slowest_rank(spread.slowest_rank);
+  out->set_slowest_participant(spread.slowest_participant);
+}
+
+RankSpread FromProto(const v1::RankSpread& in) {
+  return {in.count(),       in.min_seconds(),  in.mean_seconds(),
+          in.max_seconds(), in.slowest_rank(), in.slowest_participant()};
 }
 
 void ToProto(const Measurement& measurement, v1::Measurement* out) {
@@ -174,10 +213,15 @@ void ToProto(const Measurement& measurement, v1::Measurement* out) {
   out->set_moved_bytes(measurement.moved_bytes);
   out->set_elapsed_seconds(measurement.elapsed_seconds);
   ToProto(measurement.distribution, out->mutable_distribution());
+  out->set_in_place(measurement.in_place);
+  out->set_iterations(measurement.iterations);
+  out->mutable_own_rank_seconds()->Add(measurement.own_rank_seconds.begin(),
+                                       measurement.own_rank_seconds.end());
+  if (measurement.ranks) ToProto(*measurement.ranks, out->mutable_ranks());
 }
 
 absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
-  const auto metric = EnumFromProto(in.metric(), Metric::kWriteBandwidth, Metric::kLatency, "metric");
+  const auto metric = EnumFromProto(in.metric(), Metric::kWriteBandwidth, Metric::kCopyBandwidth, "metric");
   if (!metric.ok()) return metric.status();
   Measurement measurement;
   measurement.metric = *metric;
@@ -187,7 +231,69 @@ absl::StatusOr<Measurement> FromProto(const v1::Measurement& in) {
   measurement.moved_bytes = in.moved_bytes();
   measurement.elapsed_seconds = in.elapsed_seconds();
   measurement.distribution = FromProto(in.distribution());
+  measurement.in_place = in.in_place();
+  measurement.iterations = in.iterations();
+  measurement.own_rank_seconds.assign(in.own_rank_seconds().begin(), in.own_rank_seconds().end());
+  if (in.has_ranks()) measurement.ranks = FromProto(in.ranks());
   return measurement;
+}
+
+void ToProto(const TransportProof& proof, v1::TransportProof* out) {
+  out->set_verdict(static_cast<v1::TransportVerdict>(proof.verdict));
+  for (const TransportFinding& finding : proof.findings) {
+    v1::TransportFinding* to = out->add_findings();
+    to->set_verdict(static_cast<v1::TransportVerdict>(finding.verdict));
+    to->set_detail(finding.detail);
+    for (const std::string& line : finding.evidence) to->add_evidence(line);
+  }
+  out->set_network(proof.network);
+  out->set_nccl_version(proof.nccl_version);
+  out->set_plugin(proof.plugin);
+  for (const TransportUse& use : proof.uses) {
+    v1::TransportUse* to = out->add_uses();
+    to->set_transport(use.transport);
+    to->set_device(use.device);
+    to->set_gdr(use.gdr);
+    to->set_connections(use.connections);
+  }
+  for (const NicTraffic& traffic : proof.traffic) {
+    v1::NicTraffic* to = out->add_traffic();
+    to->set_nic(traffic.nic);
+    to->set_rdma(traffic.rdma);
+    to->set_sent_bytes(traffic.sent_bytes);
+    to->set_received_bytes(traffic.received_bytes);
+    to->set_counter_reset(traffic.counter_reset);
+  }
+  if (proof.nvls) out->set_nvls(*proof.nvls);
+  out->set_unknown_lines(proof.unknown_lines);
+}
+
+absl::StatusOr<TransportProof> FromProto(const v1::TransportProof& in) {
+  const auto verdict_of = [](v1::TransportVerdict verdict) {
+    return EnumFromProto(verdict, TransportVerdict::kOk, TransportVerdict::kNoEvidence, "transport verdict");
+  };
+  TransportProof proof;
+  const absl::StatusOr<TransportVerdict> verdict = verdict_of(in.verdict());
+  if (!verdict.ok()) return verdict.status();
+  proof.verdict = *verdict;
+  for (const v1::TransportFinding& finding : in.findings()) {
+    const absl::StatusOr<TransportVerdict> one = verdict_of(finding.verdict());
+    if (!one.ok()) return one.status();
+    proof.findings.push_back(
+        {*one, finding.detail(), {finding.evidence().begin(), finding.evidence().end()}});
+  }
+  proof.network = in.network();
+  proof.nccl_version = in.nccl_version();
+  proof.plugin = in.plugin();
+  for (const v1::TransportUse& use : in.uses())
+    proof.uses.push_back({use.transport(), use.device(), use.gdr(), use.connections()});
+  for (const v1::NicTraffic& traffic : in.traffic()) {
+    proof.traffic.push_back({traffic.nic(), traffic.rdma(), traffic.sent_bytes(), traffic.received_bytes(),
+                             traffic.counter_reset()});
+  }
+  if (in.has_nvls()) proof.nvls = in.nvls();
+  proof.unknown_lines = in.unknown_lines();
+  return proof;
 }
 
 void ToProto(const Result& result, v1::Result* out) {
@@ -205,10 +311,14 @@ void ToProto(const Result& result, v1::Result* out) {
   out->set_stack_fingerprint(result.stack_fingerprint);
   out->set_emulated_link(result.emulated_link);
   out->set_tool_output(result.tool_output);
+  if (!result.nccl.empty()) out->mutable_nccl()->ParseFromString(result.nccl);
+  if (result.transport) ToProto(*result.transport, out->mutable_transport());
+  if (result.yield_latency > absl::ZeroDuration())
+    ToProto(result.yield_latency, out->mutable_yield_latency());
 }
 
 absl::StatusOr<Result> FromProto(const v1::Result& in) {
-  const auto outcome = EnumFromProto(in.outcome(), Outcome::kOk, Outcome::kPartnerMissing, "outcome");
+  const auto outcome = EnumFromProto(in.outcome(), Outcome::kOk, Outcome::kYielded, "outcome");
   if (!outcome.ok()) return outcome.status();
   Result result;
   result.run_id = in.run_id();
@@ -229,6 +339,13 @@ absl::StatusOr<Result> FromProto(const v1::Result& in) {
   result.stack_fingerprint = in.stack_fingerprint();
   result.emulated_link = in.emulated_link();
   result.tool_output = in.tool_output();
+  if (in.has_transport()) {
+    absl::StatusOr<TransportProof> proof = FromProto(in.transport());
+    if (!proof.ok()) return proof.status();
+    result.transport = *std::move(proof);
+  }
+  result.yield_latency = FromProto(in.yield_latency());
+  if (in.has_nccl()) result.nccl = in.nccl().SerializeAsString();
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "fleet/maintenance.h"
 #include "fleet/node.h"
 #include "fleet/probe.h"
+#include "fleet/transport.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "weft/v1/agent.pb.h"
@@ -17,6 +18,7 @@
 #include "weft/v1/fleet.pb.h"
 #include "weft/v1/maintenance.pb.h"
 #include "weft/v1/probe.pb.h"
+#include "weft/v1/transport.pb.h"
 
 namespace weft {
 
@@ -35,6 +37,10 @@ absl::StatusOr<ProbeSpec> FromProto(
 
 void ToProto(const Measurement& measurement, v1::Measurement* out);
 absl::StatusOr<Measurement> FromProto(const v1::Measurement& measurement);
+
+// kInvalidArgument: an unknown verdict.
+void ToProto(const TransportProof& proof, v1::TransportProof* out);
+absl::StatusOr<TransportProof> FromProto(const v1::TransportProof& proof);
 
 void ToProto(const Result& result, v1::Result* out);
 absl::StatusOr<Result> FromProto(const v1::Result& result);

@@ -15,7 +15,18 @@ Result ExampleResult() {
   result.run_id = "run";
   result.node_id = "node";
   result.rank = 1;
-  result.outcome = Outcome::kOk;
+  result.outcome = Outcome::kYielded;
+  result.yield_latency = absl::Milliseconds(310);
+  result.transport = TransportProof{
+      .verdict = TransportVerdict::kFellBackToTcp,
+      .findings = {{TransportVerdict::kFellBackToTcp, "TCP carried it", {"Using network Socket"}}},
+      .network = "Socket",
+      .nccl_version = "2.28.3+cuda13.0",
+      .plugin = "",
+      .uses = {{"NET/Socket", "eth0", false, 4}},
+      .traffic = {{"eth0", false, 10, 20, true}},
+      .nvls = false,
+      .unknown_lines = 3};
   result.missing_ranks = {0};
   Measurement measurement;
   measurement.value = 1.5e9;
@@ -110,6 +121,18 @@ TEST(YamlTest, NamesEveryProblemWithItsLine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("server.yaml:2: insecure must be true or false"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("server.yaml:3: retention must be a duration"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("server.yaml:4: key \"insecure\" appears twice"));
+}
+
+TEST(YamlTest, ReadsNamesOfEnumerationsAndListsThem) {
+  v1::NcclProbe probe;
+  ASSERT_TRUE(ParseYaml("collective: all_to_all", "f", &probe).ok());
+  EXPECT_EQ(probe.collective(), v1::NCCL_COLLECTIVE_ALL_TO_ALL);
+  for (const char* bad : {"ALL_TO_ALL", "unspecified", "gossip", "4", "[all_gather]"}) {
+    const absl::Status status = ParseYaml(absl::StrCat("data_type: float32\ncollective: ", bad), "f", &probe);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("f:2: collective must be one of all_gather, all_reduce, reduce_scatter"))
+        << bad;
+  }
 }
 
 TEST(YamlTest, BrokenSyntaxIsAnErrorWithItsLine) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,8 @@ namespace weft {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -46,14 +49,36 @@ class Reader {
   std::vector<std::string> problems_;
 };
 
-absl::string_view Kind(const FieldDescriptor* field) {
+// "all_gather" for NCCL_COLLECTIVE_ALL_GATHER: without the words that all values share, which buf's style
+// makes those of the first value, "…_UNSPECIFIED".
+std::string ShortName(const EnumValueDescriptor* value) {
+  absl::string_view prefix = value->type()->value(0)->name();
+  absl::ConsumeSuffix(&prefix, "UNSPECIFIED");
+  absl::string_view name = value->name();
+  absl::ConsumePrefix(&name, prefix);
+  return absl::AsciiStrToLower(name);
+}
+
+const EnumValueDescriptor* FindValue(const EnumDescriptor* type, absl::string_view name) {
+  for (int i = 1; i < type->value_count(); ++i)
+    if (ShortName(type->value(i)) == name) return type->value(i);
+  return nullptr;
+}
+
+std::string Choices(const EnumDescriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 1; i < type->value_count(); ++i) names.push_back(ShortName(type->value(i)));
+  return absl::StrCat("one of ", absl::StrJoin(names, ", "));
+}
+
+std::string Kind(const FieldDescriptor* field) {
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_STRING:
       return "text";
     case FieldDescriptor::CPPTYPE_ENUM:
-      return "one of the names of the list";
+      return Choices(field->enum_type());
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "a mapping";
     default:
@@ -189,6 +214,12 @@ void Reader::ReadScalar(const YAML::Node& node, const FieldDescriptor* field, Me
       double value = 0;
       ok = absl::SimpleAtod(text, &value);
       if (ok) Store(field, message, value, &Reflection::SetDouble, &Reflection::AddDouble);
+      break;
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const EnumValueDescriptor* value = FindValue(field->enum_type(), text);
+      ok = value != nullptr;
+      if (ok) Store(field, message, value, &Reflection::SetEnum, &Reflection::AddEnum);
       break;
     }
     default:

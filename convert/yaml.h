@@ -8,8 +8,8 @@
 namespace weft {
 
 // Fills `message` from YAML text, keys in snake_case as in the .proto file; durations as "15s", "5m", "2h30m"
-// or "30d"; unknown keys, wrong types and repeated keys are refused. All problems come at once, each with
-// `name`:line. Any thread.
+// or "30d"; names of enumerations in lower case and without what they share, as "all_gather"; unknown keys,
+// wrong types and repeated keys are refused. All problems come at once, each with `name`:line. Any thread.
 absl::Status ParseYaml(absl::string_view text, absl::string_view name, google::protobuf::Message* message);
 
 }  // namespace weft

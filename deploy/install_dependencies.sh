@@ -31,6 +31,8 @@ packages_of() {
       printf '%s\n' "${run_packages[@]}" "${build_packages[@]}" "${boost[@]}" "${test_packages[@]}"
       # A Node.js that did not come from apt is as good.
       command -v npm >/dev/null || printf '%s\n' nodejs npm
+      # Fetches headers; likewise.
+      python3 -m pip --version >/dev/null 2>&1 || printf '%s\n' python3-pip
       ;;
     *) die "say run, build or test, not '$1'" ;;
   esac
@@ -73,3 +75,6 @@ mapfile -t wanted < <(packages_of "$1")
 [ "${#wanted[@]}" -gt 0 ] || exit 1
 mapfile -t missing < <(missing_of "${wanted[@]}")
 [ "${#missing[@]}" -eq 0 ] || install "${missing[@]}"
+if [ "$1" = test ] && ! "$(dirname "${BASH_SOURCE[0]}")/install_gpu_headers.sh"; then
+  echo "install_dependencies.sh: no headers of CUDA and NCCL; what needs them is neither built nor tested" >&2
+fi

@@ -23,9 +23,17 @@ struct Nic {
 
 struct Gpu {
   std::string pci_address;
-  std::string uuid;   // empty without a driver
-  std::string model;  // empty if unknown
+  std::string uuid;        // empty without a driver
+  std::string model;       // empty if unknown
+  std::string facts = {};  // a serialised weft.v1.GpuFacts, for people alone; empty without a driver
   bool operator==(const Gpu&) const = default;
+};
+
+// How current the facts of the GPUs are.
+struct GpuSource {
+  absl::Time read_time = absl::InfinitePast();  // agent's clock; InfinitePast: never
+  std::string problem;                          // why there are none or only old ones
+  bool operator==(const GpuSource&) const = default;
 };
 
 struct Node {
@@ -35,6 +43,7 @@ struct Node {
   std::vector<Nic> nics;
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> versions;  // by component
+  GpuSource gpu_source = {};
   bool operator==(const Node&) const = default;
 };
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "fleet/transport.h"
 
 namespace weft {
 
@@ -21,16 +23,45 @@ struct FabricProbe {
   uint32_t latency_iterations = 0;
   bool skip_latency = false;
   bool skip_bandwidth = false;
+  bool gpu_memory = false;
   bool operator==(const FabricProbe&) const = default;
+};
+
+// A probe of GPUs. Only agents read its parameters.
+struct GpuProbe {
+  std::string kind;        // as Hello.probe_kinds names it: "nccl" or "gpu_copy"
+  std::string parameters;  // serialised weft.v1.NcclProbe or GpuCopyProbe
+  bool operator==(const GpuProbe&) const = default;
 };
 
 struct ProbeSpec {
   std::string name;  // as operators see it; the key of its series
-  std::variant<FabricProbe> kind;
+  std::variant<FabricProbe, GpuProbe> kind;
   bool operator==(const ProbeSpec&) const = default;
 };
 
-enum class Metric { kWriteBandwidth = 1, kLatency = 2 };  // bytes per second; seconds (half round trip)
+enum class Metric {
+  kWriteBandwidth = 1,      // bytes per second
+  kLatency = 2,             // seconds, half a round trip
+  kBusBandwidth = 3,        // bytes per second as nccl-tests has it
+  kAlgorithmBandwidth = 4,  // bytes per second
+  kCollectiveTime = 5,      // seconds
+  kCopyBandwidth = 6,       // bytes per second
+};
+
+// What a node's health is judged by.
+inline bool IsLinkBandwidth(Metric metric) {
+  return metric == Metric::kWriteBandwidth || metric == Metric::kBusBandwidth;
+}
+
+// Seconds per collective over all ranks of a communicator.
+struct RankSpread {
+  uint32_t count = 0;
+  double min_seconds = 0, mean_seconds = 0, max_seconds = 0;
+  uint32_t slowest_rank = 0;
+  uint32_t slowest_participant = 0;
+  bool operator==(const RankSpread&) const = default;
+};
 
 struct Distribution {
   double min = 0, p10 = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
@@ -46,6 +77,10 @@ struct Measurement {
   uint64_t moved_bytes = 0;
   double elapsed_seconds = 0;
   Distribution distribution;
+  bool in_place = false;
+  uint32_t iterations = 0;
+  std::vector<double> own_rank_seconds = {};
+  std::optional<RankSpread> ranks = {};
   bool operator==(const Measurement&) const = default;
 };
 
@@ -57,6 +92,7 @@ enum class Outcome {
   kSkippedMaintenance = 5,
   kRefused = 6,
   kPartnerMissing = 7,
+  kYielded = 8,
 };
 
 // What one participant reports of one run.
@@ -75,6 +111,9 @@ struct Result {
   std::string stack_fingerprint;
   bool emulated_link = false;
   std::string tool_output;
+  std::optional<TransportProof> transport = {};  // nullopt: nobody looked
+  absl::Duration yield_latency = absl::ZeroDuration();
+  std::string nccl = {};  // a serialised weft.v1.NcclReport, for people alone; empty for other probes
   bool operator==(const Result&) const = default;
 };
 

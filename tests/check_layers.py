@@ -30,10 +30,13 @@ MAY_KNOW = {
     "server/app": ["server", "store", "convert", "fleet", "base", "weft/v1", "agent/runner"],
     "agent/spool": ["fleet", "base"],
     "agent/inventory": ["fleet", "base"],
+    "agent/inventory/gpu": ["base", "weft/v1"],
+    "agent/idle": ["agent/inventory", "agent/runner", "convert", "fleet", "base", "weft/v1"],
     "agent/runner": ["convert", "fleet", "base", "weft/v1"],
+    "agent/probes/transport": ["fleet", "base"],
     # A tool that runs both ends of a pair does so as the agent would, through the runner.
-    "agent/probes": ["agent/runner", "convert", "fleet", "base", "weft/v1"],
-    "agent/session": ["agent/spool", "agent/inventory", "agent/runner", "convert", "fleet", "base", "weft/v1"],
+    "agent/probes": ["agent/runner", "agent/inventory", "convert", "fleet", "base", "weft/v1"],
+    "agent/session": ["agent/spool", "agent/inventory", "agent/idle", "agent/runner", "agent/probes/transport", "convert", "fleet", "base", "weft/v1"],
     "agent/app": ["agent", "convert", "fleet", "base", "weft/v1"],
     "cli": ["convert", "fleet", "base", "weft/v1"],
     # Tests and benchmarks may know everything.

@@ -1,12 +1,15 @@
 #include "agent/app/app.h"
 
 #include <cmath>
+#include <map>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "agent/inventory/gpu/node_gpus.h"
 #include "agent/inventory/identity.h"
 #include "agent/inventory/inventory.h"
 #include "base/file.h"
@@ -39,12 +42,52 @@ InventoryOptions MakeInventoryOptions(const v1::AgentConfig& config) {
           .agent_version = std::string(Version())};
 }
 
-std::function<v1::Node()> NodeDescriber(const std::string& node_id, InventoryOptions options) {
-  return [node_id, options = std::move(options)] {
+std::vector<std::string> ProbeEnvironment(const v1::AgentConfig& config) {
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : config.probe_environment())
+    environment.push_back(absl::StrCat(name, "=", value));
+  if (!config.nccl_library().empty())
+    environment.push_back(absl::StrCat("WEFT_NCCL_LIBRARY=", config.nccl_library()));
+  return environment;
+}
+
+// Describes the node anew each time, and knows whether its GPUs have changed since. One thread.
+class NodeDescriber {
+ public:
+  NodeDescriber(std::string node_id, InventoryOptions options, const GpuWatch& gpus)
+      : node_id_(std::move(node_id)), options_(std::move(options)), gpus_(gpus) {}
+
+  v1::Node Describe() {
+    const GpuWatch::Facts facts = gpus_.facts();
+    told_ = facts.revision;
     v1::Node node;
-    ToProto(ReadInventory(node_id, options), &node);
+    ToProto(ReadInventory(node_id_, options_), &node);
+    AddGpuReport(facts.report, facts.source, &node);
     return node;
-  };
+  }
+  std::optional<v1::Node> DescribeChange() {
+    if (gpus_.revision() == told_) return std::nullopt;
+    return Describe();
+  }
+
+ private:
+  const std::string node_id_;
+  const InventoryOptions options_;
+  const GpuWatch& gpus_;
+  uint64_t told_ = 0;
+};
+
+std::map<std::string, uint64_t> NicRates(const InventoryOptions& options) {
+  std::map<std::string, uint64_t> rates;
+  for (const Nic& nic : ReadInventory("", options).nics) rates[nic.name] = nic.rate_bytes_per_second;
+  return rates;
+}
+
+std::vector<std::string> GpuReaderEnvironment(const v1::AgentConfig& config) {
+  std::vector<std::string> environment = {"LC_ALL=C"};
+  if (!config.nvml_library().empty())
+    environment.push_back(absl::StrCat("WEFT_NVML_LIBRARY=", config.nvml_library()));
+  return environment;
 }
 
 }  // namespace
@@ -75,9 +118,18 @@ absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& 
       {.folder = config.state_dir() + "/spool", .max_bytes = config.spool_bytes(), .segment_bytes = 0});
   if (!spool.ok()) return spool.status();
   app->spool_ = *std::move(spool);
+  const std::string probe_dir = config.probe_dir().empty() ? OwnFolder() : config.probe_dir();
   app->runner_ = std::make_unique<ProbeRunner>(
-      ProbeRunner::Options{.probe_dir = config.probe_dir().empty() ? OwnFolder() : config.probe_dir()},
+      ProbeRunner::Options{.probe_dir = probe_dir, .environment = ProbeEnvironment(config)}, app->reaper_);
+  app->gpu_watch_ = std::make_unique<GpuWatch>(
+      GpuWatch::Options{.executable = absl::StrCat(probe_dir, "/weft-gpu-inventory"),
+                        .environment = GpuReaderEnvironment(config)},
       app->reaper_);
+  const InventoryOptions inventory = MakeInventoryOptions(config);
+  app->idle_ = std::make_unique<IdleProof>(
+      IdleProof::Options{.root = kRoot, .nic_rates = [inventory] { return NicRates(inventory); }},
+      *app->gpu_watch_);
+  const auto describer = std::make_shared<NodeDescriber>(app->node_id_, inventory, *app->gpu_watch_);
   app->session_ = std::make_unique<AgentSession>(
       AgentSession::Options{.node_id = app->node_id_,
                             .boot_id = absl::StrCat(ReadBootId(kRoot), "-", RandomHex(4)),
@@ -87,9 +139,22 @@ absl::StatusOr<std::unique_ptr<AgentApp>> AgentApp::Make(const v1::AgentConfig& 
           .spool = app->spool_.get(),
           .runner = app->runner_.get(),
           .clock = &Clock::Real(),
-          .describe_node = NodeDescriber(app->node_id_, MakeInventoryOptions(config)),
-          .emulated_rate = [path = config.emulated_link_file()] { return ReadEmulatedRate(path); }});
+          .describe_node = [describer] { return describer->Describe(); },
+          .emulated_rate = [path = config.emulated_link_file()] { return ReadEmulatedRate(path); },
+          .describe_change = [describer] { return describer->DescribeChange(); },
+          .idle = app->idle_.get(),
+          .transport = {.root = kRoot, .promise = config.fabric()}});
   return app;
+}
+
+void AgentApp::Start() {
+  gpu_watch_->Start();
+  session_->Start();
+}
+
+void AgentApp::Stop() {
+  session_->Stop();
+  gpu_watch_->Stop();
 }
 
 }  // namespace weft

@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "agent/idle/gpu_watch.h"
+#include "agent/idle/idle_proof.h"
 #include "agent/runner/reaper.h"
 #include "agent/runner/runner.h"
 #include "agent/session/agent_session.h"
@@ -24,9 +26,9 @@ class AgentApp {
   // `config` is checked. Fails when the agent cannot run here, saying why and what to do: state_dir cannot be
   // written or is in use, certificates cannot be read, or the disk is a clone.
   static absl::StatusOr<std::unique_ptr<AgentApp>> Make(const v1::AgentConfig& config);
-  void Start() { session_->Start(); }
+  void Start();
   // At most a few seconds.
-  void Stop() { session_->Stop(); }
+  void Stop();
   const std::string& node_id() const { return node_id_; }
 
  private:
@@ -36,6 +38,8 @@ class AgentApp {
   std::unique_ptr<Spool> spool_;
   Reaper reaper_;
   std::unique_ptr<ProbeRunner> runner_;
+  std::unique_ptr<GpuWatch> gpu_watch_;
+  std::unique_ptr<IdleProof> idle_;
   std::unique_ptr<AgentSession> session_;
 };
 

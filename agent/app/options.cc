@@ -21,6 +21,8 @@ constexpr uint64_t kLeastSpoolBytes = 1ull << 20;
 constexpr uint64_t kMostSpoolBytes = 64ull << 30;
 constexpr int kMaxLabels = 32;
 constexpr size_t kMaxLabelValue = 128;
+constexpr int kMaxProbeVariables = 128;
+constexpr size_t kMaxProbeValue = 4096;
 
 void Override(const std::string& flag, std::string* field) {
   if (!flag.empty()) *field = flag;
@@ -95,6 +97,34 @@ void CheckLabels(const v1::AgentConfig& config, Problems* problems) {
   }
 }
 
+// What a probe may be told. Loader settings other than the search path are not the site's business here.
+bool IsProbeVariable(absl::string_view name) {
+  if (!IsSafeName(name) || absl::StrContains(name, "=")) return false;
+  if (name == "LD_LIBRARY_PATH") return true;
+  for (const absl::string_view prefix : {"NCCL_", "FI_", "CUDA_", "OFI_", "UCX_", "IBV_"})
+    if (absl::StartsWith(name, prefix) && name.size() > prefix.size()) return true;
+  return false;
+}
+
+void CheckProbes(const v1::AgentConfig& config, Problems* problems) {
+  if (!config.probe_dir().empty() && config.probe_dir()[0] != '/')
+    problems->push_back("probe_dir is not an absolute path");
+  if (!config.nccl_library().empty() && config.nccl_library()[0] != '/')
+    problems->push_back("nccl_library is not an absolute path");
+  if (config.probe_environment_size() > kMaxProbeVariables)
+    problems->push_back(absl::StrCat("probe_environment: ", config.probe_environment_size(),
+                                     " given, at most ", kMaxProbeVariables));
+  for (const auto& [name, value] : config.probe_environment()) {
+    if (!IsProbeVariable(name))
+      problems->push_back(
+          absl::StrCat("probe_environment: ", EscapeControl(name),
+                       " is none of NCCL_*, FI_*, CUDA_*, OFI_*, UCX_*, IBV_*, LD_LIBRARY_PATH"));
+    if (value.size() > kMaxProbeValue || EscapeControl(value) != value)
+      problems->push_back(absl::StrCat("probe_environment: the value of ", EscapeControl(name),
+                                       " is not plain text of at most ", kMaxProbeValue, " bytes"));
+  }
+}
+
 void CheckRest(const v1::AgentConfig& config, Problems* problems) {
   if (config.state_dir().empty())
     problems->push_back("state_dir is missing; for example /var/lib/weft-agent");
@@ -103,8 +133,8 @@ void CheckRest(const v1::AgentConfig& config, Problems* problems) {
   if (config.spool_bytes() < kLeastSpoolBytes || config.spool_bytes() > kMostSpoolBytes)
     problems->push_back(absl::StrCat("spool_bytes is ", config.spool_bytes(), ", must be ", kLeastSpoolBytes,
                                      " to ", kMostSpoolBytes));
-  if (!config.probe_dir().empty() && config.probe_dir()[0] != '/')
-    problems->push_back("probe_dir is not an absolute path");
+  if (!config.nvml_library().empty() && config.nvml_library()[0] != '/')
+    problems->push_back("nvml_library is not an absolute path");
   if (!config.metrics_address().empty())
     problems->push_back("metrics_address: this version serves no metrics of the agent; leave it out");
 }
@@ -135,6 +165,7 @@ absl::Status CheckAgentConfig(v1::AgentConfig* config) {
   CheckServer(config->server_address(), &problems);
   CheckTls(*config, &problems);
   CheckLabels(*config, &problems);
+  CheckProbes(*config, &problems);
   CheckRest(*config, &problems);
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));

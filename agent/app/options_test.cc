@@ -87,6 +87,24 @@ TEST(AgentOptionsTest, PlainTextMustBeAskedForAndExcludesTls) {
   EXPECT_THAT(Problems(config), HasSubstr("exclude"));
 }
 
+TEST(AgentOptionsTest, ProbesGetTheSitesLibrariesAndSettingsAndNothingElse) {
+  v1::AgentConfig config = Good();
+  config.set_nccl_library("/opt/venv/lib/libnccl.so.2");
+  for (const char* name : {"NCCL_HOSTID", "FI_PROVIDER", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"})
+    (*config.mutable_probe_environment())[name] = "x";
+  EXPECT_EQ(Problems(config), "");
+  config.set_nccl_library("libnccl.so.2");
+  EXPECT_THAT(Problems(config), HasSubstr("nccl_library"));
+  for (const char* name : {"LD_PRELOAD", "PATH", "NCCL_", "nccl_x", "WEFT_AGENT_PID", ""}) {
+    config = Good();
+    (*config.mutable_probe_environment())[name] = "x";
+    EXPECT_THAT(Problems(config), HasSubstr("probe_environment")) << name;
+  }
+  config = Good();
+  (*config.mutable_probe_environment())["NCCL_A"] = "two\nlines";
+  EXPECT_THAT(Problems(config), HasSubstr("NCCL_A"));
+}
+
 TEST(EmulatedRateTest, OnlyOneNumberAboveZeroIsARate) {
   EXPECT_EQ(*ReadEmulatedRate(""), 0);
   EXPECT_EQ(*ReadEmulatedRate(WriteTemporary("125000000\n")), 125e6);

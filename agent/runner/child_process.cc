@@ -51,9 +51,9 @@ absl::Status SetNonBlocking(int fd) {
   return absl::ErrnoToStatus(errno, "cannot make a pipe non-blocking");
 }
 
-// A pipe that already holds `input` and then ends. Filled before the child exists: no writer can block or
-// meet SIGPIPE later.
-absl::StatusOr<OwnedFd> InputPipe(const std::string& input) {
+// A pipe that already holds `input`. Filled before the child exists: no writer can block or meet SIGPIPE
+// later.
+absl::StatusOr<Pipe> InputPipe(const std::string& input) {
   absl::StatusOr<Pipe> pipe = MakePipe();
   if (!pipe.ok()) return pipe.status();
   if (absl::Status s = SetNonBlocking(pipe->write.get()); !s.ok()) return s;
@@ -61,7 +61,7 @@ absl::StatusOr<OwnedFd> InputPipe(const std::string& input) {
   if (wrote != static_cast<ssize_t>(input.size()))
     return absl::ResourceExhaustedError(
         absl::StrCat("a request of ", input.size(), " bytes does not fit into a pipe"));
-  return std::move(pipe->read);
+  return pipe;
 }
 
 // The C structures of posix_spawn with their destroy calls.
@@ -145,7 +145,7 @@ void OwnedFd::Reset() {
 int OwnedFd::Release() { return std::exchange(fd_, -1); }
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, Reaper& reaper) {
-  absl::StatusOr<OwnedFd> input = InputPipe(options.input);
+  absl::StatusOr<Pipe> input = InputPipe(options.input);
   if (!input.ok()) return input.status();
   absl::StatusOr<Pipe> output = MakePipe();
   if (!output.ok()) return output.status();
@@ -155,13 +155,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, Reaper&
   if (absl::Status s = SetNonBlocking(reply->read.get()); !s.ok()) return s;
 
   SpawnSetup setup;
-  setup.SetDescriptors(input->get(), output->write.get(), reply->write.get());
+  setup.SetDescriptors(input->read.get(), output->write.get(), reply->write.get());
   setup.SetGroupAndSignals();
   absl::StatusOr<pid_t> pid = reaper.Spawn([&] { return setup.Spawn(options); });
   if (!pid.ok()) return pid.status();
 
   ChildProcess child(reaper);
   child.pid_ = *pid;
+  if (options.keep_input) child.input_ = std::move(input->write);
   child.reply_ = std::move(reply->read);
   child.output_ = std::move(output->read);
   child.pidfd_ = OwnedFd(OpenPidfd(*pid));
@@ -173,6 +174,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       pid_(std::exchange(other.pid_, 0)),
       reaped_(other.reaped_),
       wait_status_(other.wait_status_),
+      input_(std::move(other.input_)),
       reply_(std::move(other.reply_)),
       output_(std::move(other.output_)),
       pidfd_(std::move(other.pidfd_)) {}

@@ -38,6 +38,7 @@ class ChildProcess {
     std::string executable;                // absolute path
     std::vector<std::string> environment;  // all of it, as NAME=value
     std::string input;                     // what the child reads on descriptor 0, then end of file
+    bool keep_input = false;               // no end of file: more is written to input_fd()
   };
 
   // Starts the child in a process group of its own, in the folder "/", with default signals. Descriptors: 0
@@ -51,6 +52,8 @@ class ChildProcess {
   // Non-blocking read ends; -1 once closed.
   int reply_fd() const { return reply_.get(); }
   int output_fd() const { return output_.get(); }
+  // Non-blocking write end of descriptor 0; -1 unless kept. Writing raises SIGPIPE once the child is gone.
+  int input_fd() const { return input_.get(); }
   // Readable when the child has exited; -1 where the kernel has no pidfd (then HasExited must be polled).
   int exit_fd() const { return pidfd_.get(); }
   void CloseReply() { reply_.Reset(); }
@@ -77,6 +80,7 @@ class ChildProcess {
   pid_t pid_ = 0;  // 0 when moved from or never started
   bool reaped_ = false;
   int wait_status_ = 0;
+  OwnedFd input_;
   OwnedFd reply_;
   OwnedFd output_;
   OwnedFd pidfd_;

@@ -28,8 +28,13 @@ absl::Status ValidateProbeRequest(const v1::ProbeRequest& request);
 // paths. kUnimplemented for an unknown kind.
 absl::StatusOr<std::string> ProbeExecutable(const v1::ProbeSpec& spec);
 
-// The kinds this agent knows, as Hello.probe_kinds says them.
-std::vector<std::string> KnownProbeKinds();
+// The kinds this agent can run, as Hello.probe_kinds says them: those whose executable is in `probe_dir`.
+// Which were built depends on what was found when building.
+std::vector<std::string> KnownProbeKinds(const std::string& probe_dir);
+
+// True when the probe puts load on a GPU, and so may only run where the GPUs are proven idle. True for kinds
+// that this function does not know.
+bool UsesGpu(const v1::ProbeSpec& spec);
 
 // kZeroDuration for a malformed or negative one; exact to the nanosecond otherwise.
 absl::Duration RequestDeadline(const v1::ProbeRequest& request);

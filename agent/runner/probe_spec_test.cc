@@ -96,6 +96,114 @@ TEST(ProbeSpec, ProviderAndDomainCannotCarryAnythingButNames) {
   EXPECT_FALSE(Valid(spec));
 }
 
+v1::ProbeSpec GoodNccl() {
+  v1::ProbeSpec spec;
+  spec.set_name("nccl");
+  spec.mutable_nccl();
+  return spec;
+}
+
+TEST(NcclSpec, SizesReachFromEightBytesTo16GiB) {
+  EXPECT_TRUE(Valid(GoodNccl()));
+  for (const uint64_t size : {uint64_t{8}, uint64_t{16} << 30}) {
+    v1::ProbeSpec spec = GoodNccl();
+    spec.mutable_nccl()->add_message_size_bytes(size);
+    EXPECT_TRUE(Valid(spec)) << size;
+  }
+  for (const uint64_t size : {uint64_t{0}, uint64_t{7}, (uint64_t{16} << 30) + 1}) {
+    v1::ProbeSpec spec = GoodNccl();
+    spec.mutable_nccl()->add_message_size_bytes(size);
+    EXPECT_FALSE(Valid(spec)) << size;
+  }
+  v1::ProbeSpec many = GoodNccl();
+  for (int i = 0; i < 17; ++i) many.mutable_nccl()->add_message_size_bytes(8);
+  EXPECT_FALSE(Valid(many));
+}
+
+TEST(NcclSpec, CountsAndDeadlinesAboveTheirLimitsAreRefused) {
+  v1::ProbeSpec spec = GoodNccl();
+  spec.mutable_nccl()->set_iterations(10000);
+  spec.mutable_nccl()->set_warm_up_iterations(1000);
+  spec.mutable_nccl()->mutable_init_deadline()->set_seconds(600);
+  spec.mutable_nccl()->mutable_size_deadline()->set_seconds(600);
+  EXPECT_TRUE(Valid(spec));
+  const auto refused = [](auto change) {
+    v1::ProbeSpec changed = GoodNccl();
+    change(*changed.mutable_nccl());
+    return !Valid(changed);
+  };
+  EXPECT_TRUE(refused([](v1::NcclProbe& p) { p.set_iterations(10001); }));
+  EXPECT_TRUE(refused([](v1::NcclProbe& p) { p.set_warm_up_iterations(1001); }));
+  EXPECT_TRUE(refused([](v1::NcclProbe& p) { p.mutable_init_deadline()->set_seconds(601); }));
+  EXPECT_TRUE(refused([](v1::NcclProbe& p) { p.mutable_size_deadline()->set_seconds(-1); }));
+  EXPECT_TRUE(refused(
+      [](v1::NcclProbe& p) { p.mutable_size_deadline()->set_seconds(std::numeric_limits<int64_t>::max()); }));
+}
+
+TEST(NcclSpec, UnknownEnumsAndPlacementsThatCannotBeAreRefused) {
+  v1::ProbeSpec spec = GoodNccl();
+  spec.mutable_nccl()->set_collective(static_cast<v1::NcclCollective>(99));
+  EXPECT_FALSE(Valid(spec));
+  spec = GoodNccl();
+  spec.mutable_nccl()->set_data_type(static_cast<v1::NcclDataType>(99));
+  EXPECT_FALSE(Valid(spec));
+  for (const auto collective : {v1::NCCL_COLLECTIVE_ALL_TO_ALL, v1::NCCL_COLLECTIVE_SEND_RECV}) {
+    spec = GoodNccl();
+    spec.mutable_nccl()->set_collective(collective);
+    EXPECT_TRUE(Valid(spec));
+    spec.mutable_nccl()->set_placement(v1::NCCL_PLACEMENT_BOTH);
+    EXPECT_FALSE(Valid(spec));
+  }
+}
+
+TEST(NcclSpec, RequiredNetworkIsANameAndNothingElse) {
+  for (const char* name : {"", "IB", "AWS Libfabric", "GPUDirectTCPX_v7"}) {
+    v1::ProbeSpec spec = GoodNccl();
+    spec.mutable_nccl()->set_require_network(name);
+    EXPECT_TRUE(Valid(spec)) << name;
+  }
+  for (const char* name : {"../lib.so", "a=b", "a\nb", "IB;"}) {
+    v1::ProbeSpec spec = GoodNccl();
+    spec.mutable_nccl()->set_require_network(name);
+    EXPECT_FALSE(Valid(spec)) << name;
+  }
+}
+
+TEST(GpuCopySpec, BytesAreWithinTheirBoundsAndSomethingIsMeasured) {
+  v1::ProbeSpec spec;
+  spec.set_name("copies");
+  spec.mutable_gpu_copy();
+  EXPECT_TRUE(Valid(spec));
+  spec.mutable_gpu_copy()->set_bytes(4095);
+  EXPECT_FALSE(Valid(spec));
+  spec.mutable_gpu_copy()->set_bytes((uint64_t{4} << 30) + 1);
+  EXPECT_FALSE(Valid(spec));
+  spec.mutable_gpu_copy()->set_bytes(4096);
+  spec.mutable_gpu_copy()->set_skip_peer(true);
+  spec.mutable_gpu_copy()->set_skip_host(true);
+  EXPECT_TRUE(Valid(spec));
+  spec.mutable_gpu_copy()->set_skip_device_to_device(true);
+  EXPECT_FALSE(Valid(spec));
+}
+
+TEST(ProbeRequest, NcclTakesOneTo1024ParticipantsAndCopiesOne) {
+  v1::ProbeRequest request = GoodRequest();
+  *request.mutable_spec() = GoodNccl();
+  for (const uint32_t world : {1U, 2U, 1024U}) {
+    request.set_world_size(world);
+    EXPECT_TRUE(Valid(request)) << world;
+  }
+  for (const uint32_t world : {0U, 1025U}) {
+    request.set_world_size(world);
+    EXPECT_FALSE(Valid(request)) << world;
+  }
+  request.mutable_spec()->mutable_gpu_copy();
+  request.set_world_size(1);
+  EXPECT_TRUE(Valid(request));
+  request.set_world_size(2);
+  EXPECT_FALSE(Valid(request));
+}
+
 TEST(ProbeRequest, DeadlineIsAboveZeroAndAtMostAnHour) {
   v1::ProbeRequest request = GoodRequest();
   EXPECT_TRUE(Valid(request));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -46,26 +47,41 @@ std::vector<pid_t> ChildrenByThread() {
   return children;
 }
 
-// Parent of `pid`, or 0 when it is gone. The name in the second field may hold anything, so the fields are
-// counted from the last parenthesis.
-pid_t ParentOf(pid_t pid) {
+struct Stat {
+  std::string name;  // at most 15 characters
+  pid_t parent = 0;  // 0: the process is gone
+};
+
+// The name in the second field may hold anything, so the fields are counted from the last parenthesis.
+Stat StatOf(pid_t pid) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   std::getline(in, line, '\0');
+  const size_t name_begin = line.find('(');
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 4 > line.size()) return 0;
-  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
+  if (name_end == std::string::npos || name_begin > name_end || name_end + 4 > line.size()) return {};
+  return {line.substr(name_begin + 1, name_end - name_begin - 1),
+          static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10))};
 }
 
 std::vector<pid_t> ChildrenByScan() {
   std::vector<pid_t> children;
   const pid_t self = getpid();
   for (const pid_t pid : NumbersIn("/proc"))
-    if (ParentOf(pid) == self) children.push_back(pid);
+    if (StatOf(pid).parent == self) children.push_back(pid);
   return children;
 }
 
 }  // namespace
+
+Kinship KinshipOf(pid_t pid) {
+  const pid_t group = getpgid(pid);
+  if (group <= 0) return Kinship::kGone;
+  // The leader stays a child of ours until it is reaped, even when it has exited before its descendants.
+  const Stat leader = StatOf(group);
+  const bool is_own = leader.parent == getpid() || absl::StartsWith(leader.name, "weft-probe-");
+  return is_own ? Kinship::kOwn : Kinship::kForeign;
+}
 
 std::vector<pid_t> OwnChildren() { return KernelListsChildren() ? ChildrenByThread() : ChildrenByScan(); }
 

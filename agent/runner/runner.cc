@@ -190,6 +190,8 @@ v1::Result Supervision::Judge(End end) {
 
 ProbeRunner::ProbeRunner(Options options, Reaper& reaper) : options_(std::move(options)), reaper_(reaper) {}
 
+std::vector<std::string> ProbeRunner::Kinds() const { return KnownProbeKinds(options_.probe_dir); }
+
 std::vector<std::string> ProbeRunner::Environment() const {
   std::vector<std::string> all = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                                   "LC_ALL=C", absl::StrCat("WEFT_AGENT_PID=", getpid())};
@@ -205,13 +207,16 @@ v1::Result ProbeRunner::Execute(const v1::ProbeRequest& request,
   const absl::Duration deadline = options_.clock->Monotonic() + RequestDeadline(request);
   const absl::StatusOr<std::string> executable = ProbeExecutable(request.spec());
   if (!executable.ok()) return MakeResult(v1::OUTCOME_REFUSED, std::string(executable.status().message()));
+  const std::string path = absl::StrCat(options_.probe_dir, "/", *executable);
+  if (access(path.c_str(), F_OK) != 0)
+    return MakeResult(
+        v1::OUTCOME_REFUSED,
+        absl::StrCat(path, " is not installed: it was left out when building, or probe_dir is wrong"));
   if (cancel.cancelled()) return MakeResult(v1::OUTCOME_FAILED, "cancelled before the probe was started");
 
-  absl::StatusOr<ChildProcess> child =
-      ChildProcess::Start({.executable = absl::StrCat(options_.probe_dir, "/", *executable),
-                           .environment = Environment(),
-                           .input = EncodeFrame(request.SerializeAsString())},
-                          reaper_);
+  absl::StatusOr<ChildProcess> child = ChildProcess::Start(
+      {.executable = path, .environment = Environment(), .input = EncodeFrame(request.SerializeAsString())},
+      reaper_);
   if (!child.ok()) return MakeResult(v1::OUTCOME_FAILED, std::string(child.status().message()));
 
   Supervision supervision(*child, *options_.clock,

@@ -34,12 +34,15 @@ class ProbeRunner {
   // `reaper` owns all children of this process and outlives the runner. Reaper::BecomeSubreaper was called.
   ProbeRunner(Options options, Reaper& reaper);
 
+  // What it can run: see KnownProbeKinds.
+  std::vector<std::string> Kinds() const;
+
   // Blocks until the probe and all its descendants are gone: at most the request's deadline, the grace and
   // about two seconds more. `on_rendezvous` is called on this thread, at most once, as soon as rank 0's probe
   // offers one. Never fails as a call; what went wrong is in the result:
-  //   REFUSED    the request is out of bounds or of an unknown kind; nothing was started
-  //   TIMED_OUT  the deadline passed; `phase` says where
-  //   FAILED     could not start, died, broke its protocol, left no result, or was cancelled
+  //   REFUSED    the request is out of bounds, of an unknown kind, or of one whose executable is not
+  //   installed TIMED_OUT  the deadline passed; `phase` says where FAILED     could not start, died, broke
+  //   its protocol, left no result, or was cancelled
   // or whatever outcome the probe itself found. Sets run_id, rank, start_time, elapsed and tool_output; the
   // caller sets node_id.
   v1::Result Run(const v1::ProbeRequest& request, const std::function<void(std::string)>& on_rendezvous,

@@ -160,9 +160,10 @@ TEST_F(RunnerTest, UnknownKindIsRefusedAndNothingStarts) {
   EXPECT_FALSE(std::filesystem::exists(absl::StrCat(dir_, "/started")));
 }
 
-TEST_F(RunnerTest, MissingExecutableFailsWithItsPath) {
+TEST_F(RunnerTest, MissingExecutableIsRefusedWithItsPathAndNoKindToOffer) {
+  EXPECT_THAT(ProbeRunner({.probe_dir = dir_}, reaper_).Kinds(), IsEmpty());
   const v1::Result result = Run();
-  EXPECT_EQ(result.outcome(), v1::OUTCOME_FAILED);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_REFUSED);
   EXPECT_THAT(result.detail(), HasSubstr(absl::StrCat(dir_, "/weft-probe-fabric")));
 }
 

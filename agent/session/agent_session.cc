@@ -39,6 +39,7 @@ std::string Cause(const grpc::Status& status) {
 v1::Result Shorten(v1::Result result, size_t bytes) {
   result.clear_measurements();
   result.clear_tool_output();
+  result.clear_nccl();
   result.set_outcome(v1::OUTCOME_FAILED);
   result.set_detail(absl::StrCat("the result of ", bytes, " bytes exceeds the limit of ",
                                  kMaxSpoolRecordBytes, "; its numbers were dropped"));
@@ -52,6 +53,11 @@ v1::Result Shorten(v1::Result result, size_t bytes) {
 std::string Serialise(const v1::Result& result) {
   const std::string bytes = result.SerializeAsString();
   return bytes.size() <= kMaxSpoolRecordBytes ? bytes : Shorten(result, bytes.size()).SerializeAsString();
+}
+
+std::function<absl::Status()> IdleCheck(const IdleProof* idle) {
+  if (idle == nullptr) return {};
+  return [idle] { return idle->CheckNow(); };
 }
 
 // gRPC 1.51 shuts its callback threads down with the last channel that used them, and now and then aborts the
@@ -92,14 +98,15 @@ AgentSession::AgentSession(const Options& options, Parts parts)
     : options_(options),
       parts_(std::move(parts)),
       stub_(v1::AgentService::NewStub(parts_.channel)),
-      logic_(SessionLogic::Options{.ack_patience = options.patience}),
+      logic_(SessionLogic::Options{.ack_patience = options.patience, .check_idle = IdleCheck(parts_.idle)}),
       waits_(options.reconnect),
-      runs_(*parts_.runner, {.on_rendezvous =
-                                 [this](const std::string& run_id, const std::string& rendezvous) {
-                                   AddRunEvent({run_id, rendezvous});
-                                 },
-                             .on_result = [this](v1::Result result) { OnResult(std::move(result)); },
-                             .emulated_rate = parts_.emulated_rate}),
+      runs_(*parts_.runner, parts_.idle, parts_.transport,
+            {.on_rendezvous =
+                 [this](const std::string& run_id, const std::string& rendezvous) {
+                   AddRunEvent({run_id, rendezvous});
+                 },
+             .on_result = [this](v1::Result result) { OnResult(std::move(result)); },
+             .emulated_rate = parts_.emulated_rate}),
       worker_("weft-session", *parts_.clock, [this] { return Step(); }),
       bell_(std::make_shared<Bell>()) {
   MutexLock lock(bell_->mutex);
@@ -164,7 +171,7 @@ v1::ConnectRequest AgentSession::MakeHello() const {
   hello.set_boot_id(options_.boot_id);
   hello.set_epoch(parts_.spool->epoch());
   ToProto(parts_.clock->Now(), hello.mutable_agent_time());
-  for (const std::string& kind : KnownProbeKinds()) hello.add_probe_kinds(kind);
+  for (const std::string& kind : parts_.runner->Kinds()) hello.add_probe_kinds(kind);
   return request;
 }
 
@@ -230,14 +237,19 @@ void AgentSession::Perform(const JudgedRecords& judged) {
 }
 
 void AgentSession::Perform(const SendHeartbeat&) {
-  // A newer one takes the place of one that still waits.
-  std::erase_if(outgoing_, [](const v1::ConnectRequest& request) { return request.has_heartbeat(); });
-  const SpoolStats stats = parts_.spool->stats();
   v1::ConnectRequest request;
   v1::Heartbeat& heartbeat = *request.mutable_heartbeat();
+  // A newer one takes the place of one that still waits, and carries its node on.
+  std::erase_if(outgoing_, [&](v1::ConnectRequest& waiting) {
+    if (waiting.heartbeat().has_node()) *heartbeat.mutable_node() = waiting.heartbeat().node();
+    return waiting.has_heartbeat();
+  });
+  const SpoolStats stats = parts_.spool->stats();
   ToProto(parts_.clock->Now(), heartbeat.mutable_agent_time());
   heartbeat.set_spool_records(stats.records);
   heartbeat.set_spool_rejected_records(stats.rejected_records);
+  if (std::optional<v1::Node> node = parts_.describe_change ? parts_.describe_change() : std::nullopt)
+    *heartbeat.mutable_node() = *std::move(node);
   MutexLock lock(mutex_);
   heartbeat.set_spool_lost_records(stats.lost_records + lost_results_);
   outgoing_.push_back(std::move(request));

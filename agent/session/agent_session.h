@@ -50,6 +50,12 @@ class AgentSession {
     std::function<v1::Node()> describe_node;
     // See RunThread::Events.
     std::function<absl::StatusOr<double>()> emulated_rate;
+    // The node, if it has changed since either was asked; asked before each heartbeat, on the session's
+    // thread. Unset: it never changes.
+    std::function<std::optional<v1::Node>()> describe_change = {};
+    // Proves GPUs idle; outlives the session. Null: probes that use them are refused.
+    const IdleProof* idle = nullptr;
+    TransportOptions transport = {};
   };
 
   AgentSession(const Options& options, Parts parts);

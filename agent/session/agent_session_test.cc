@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <atomic>
 
 #include <condition_variable>
 #include <filesystem>
@@ -158,7 +159,15 @@ class AgentSessionTest : public ::testing::Test {
                   node.set_hostname("host-1");
                   return node;
                 },
-            .emulated_rate = [this] { return rate_; }});
+            .emulated_rate = [this] { return rate_; },
+            .describe_change = [this]() -> std::optional<v1::Node> {
+              if (!changed_.exchange(false)) return std::nullopt;
+              v1::Node node;
+              node.set_node_id("node-1");
+              node.set_hostname("host-1");
+              node.mutable_gpu_source()->set_problem("the driver hangs");
+              return node;
+            }});
     session_->Start();
   }
 
@@ -214,6 +223,7 @@ class AgentSessionTest : public ::testing::Test {
 
   std::string folder_;
   absl::StatusOr<double> rate_ = 0;
+  std::atomic<bool> changed_{false};
   Reaper reaper_;
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<ProbeRunner> runner_;
@@ -221,15 +231,33 @@ class AgentSessionTest : public ::testing::Test {
 };
 
 TEST_F(AgentSessionTest, HelloComesFirstAndHeartbeatsFollow) {
+  InstallProbe("exit 0");
   TestServer server;
   StartSession(server.port());
   const v1::Hello hello = server.AwaitHello().hello();
   EXPECT_EQ(hello.node().node_id(), "node-1");
   EXPECT_EQ(hello.boot_id(), "boot-1");
   EXPECT_EQ(hello.epoch(), spool_->epoch());
-  EXPECT_THAT(hello.probe_kinds(), ::testing::Contains("fabric"));
+  EXPECT_THAT(hello.probe_kinds(), ::testing::ElementsAre("fabric")) << "those whose executable is there";
   server.Await([n = 0](const auto& r) mutable { return r.has_heartbeat() && ++n == 3; });
   EXPECT_TRUE(server.requests()[0].has_hello());
+}
+
+TEST_F(AgentSessionTest, AChangedNodeTravelsOnceWithAHeartbeat) {
+  TestServer server;
+  StartSession(server.port());
+  EXPECT_FALSE(server.Await([](const auto& r) { return r.has_heartbeat(); }).heartbeat().has_node());
+  changed_ = true;
+  const v1::Node node =
+      server.Await([](const auto& r) { return r.heartbeat().has_node(); }).heartbeat().node();
+  EXPECT_EQ(node.gpu_source().problem(), "the driver hangs");
+  int with_node = 0, beats = 0;
+  server.Await([&](const auto& r) {
+    beats += r.has_heartbeat() ? 1 : 0;
+    with_node += r.heartbeat().has_node() ? 1 : 0;
+    return beats == 6;
+  });
+  EXPECT_EQ(with_node, 1);
 }
 
 TEST_F(AgentSessionTest, ALeasedRunIsRunItsRendezvousForwardedItsResultSentAndForgottenWhenStored) {

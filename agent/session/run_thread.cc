@@ -4,7 +4,22 @@
 
 #include <utility>
 
+#include "agent/runner/probe_spec.h"
+
 namespace weft {
+namespace {
+
+// The result of a probe that was not started.
+v1::Result Declined(const v1::ProbeRequest& request, v1::Outcome outcome, const absl::Status& why) {
+  v1::Result result;
+  result.set_run_id(request.run_id());
+  result.set_rank(request.rank());
+  result.set_outcome(outcome);
+  result.set_detail(std::string(why.message()));
+  return result;
+}
+
+}  // namespace
 
 void RunThread::Start() {
   thread_ = std::thread([this] {
@@ -48,19 +63,32 @@ std::shared_ptr<RunThread::Order> RunThread::NextOrder() {
 
 v1::Result RunThread::Execute(Order& order) {
   const absl::StatusOr<double> rate = events_.emulated_rate();
-  if (!rate.ok()) {
-    v1::Result result;
-    result.set_run_id(order.request.run_id());
-    result.set_rank(order.request.rank());
-    result.set_outcome(v1::OUTCOME_FAILED);
-    result.set_detail(std::string(rate.status().message()));
-    return result;
-  }
+  if (!rate.ok()) return Declined(order.request, v1::OUTCOME_FAILED, rate.status());
   order.request.set_emulated_link_bytes_per_second(*rate);
+  return UsesGpu(order.request.spec()) ? ExecuteOnGpus(order) : RunProbe(order);
+}
+
+v1::Result RunThread::ExecuteOnGpus(Order& order) {
+  if (idle_ == nullptr)
+    return Declined(order.request, v1::OUTCOME_REFUSED,
+                    absl::FailedPreconditionError("this agent does not watch GPUs"));
+  IdleProof::Guard guard(*idle_);
+  if (const absl::Status idle = guard.Check(order.cancel); !idle.ok())
+    return Declined(order.request, OutcomeOfDecline(idle), idle);
+  guard.Begin(order.cancel);
+  v1::Result result = RunProbe(order);
+  guard.End(&result);
+  return result;
+}
+
+v1::Result RunThread::RunProbe(Order& order) {
   const std::string run_id = order.request.run_id();
-  return runner_.Run(
+  const TransportWatch transport(transport_);
+  v1::Result result = runner_.Run(
       order.request, [&](std::string rendezvous) { events_.on_rendezvous(run_id, rendezvous); },
       order.cancel);
+  transport.Judge(&result);
+  return result;
 }
 
 void RunThread::Loop() {
@@ -72,7 +100,7 @@ void RunThread::Loop() {
       stopping = stop_;
       order_ = nullptr;
     }
-    if (stopping && result.outcome() != v1::OUTCOME_OK) {
+    if (stopping && result.outcome() != v1::OUTCOME_OK && result.outcome() != v1::OUTCOME_YIELDED) {
       result.set_outcome(v1::OUTCOME_FAILED);
       result.set_detail("agent stopped");
     }

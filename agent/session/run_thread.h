@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "agent/idle/idle_proof.h"
 #include "agent/runner/runner.h"
+#include "agent/session/transport_watch.h"
 #include "base/mutex.h"
 #include "weft/v1/probe.pb.h"
 
@@ -24,7 +26,9 @@ class RunThread {
     // Rate in bytes per second that stands for this node's link; 0: none. An error fails the run.
     std::function<absl::StatusOr<double>()> emulated_rate;
   };
-  RunThread(ProbeRunner& runner, Events events) : runner_(runner), events_(std::move(events)) {}
+  // `idle` may be null: then probes that use GPUs are refused.
+  RunThread(ProbeRunner& runner, const IdleProof* idle, TransportOptions transport, Events events)
+      : runner_(runner), idle_(idle), transport_(std::move(transport)), events_(std::move(events)) {}
   ~RunThread() { Stop(); }
 
   void Start();
@@ -43,8 +47,13 @@ class RunThread {
   void Loop() WEFT_EXCLUDES(mutex_);
   std::shared_ptr<Order> NextOrder() WEFT_EXCLUDES(mutex_);
   v1::Result Execute(Order& order);
+  // Only while the node's GPUs are idle.
+  v1::Result ExecuteOnGpus(Order& order);
+  v1::Result RunProbe(Order& order);
 
   ProbeRunner& runner_;
+  const IdleProof* const idle_;
+  const TransportOptions transport_;
   const Events events_;
   Mutex mutex_;
   CondVar cv_;

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "agent/idle/idle.h"
 #include "agent/runner/probe_spec.h"
 #include "base/text.h"
 #include "convert/convert.h"
@@ -103,8 +104,17 @@ SessionActions SessionLogic::OnLease(const v1::Lease& lease, absl::Duration now)
   if (HoldsLease(now))
     return {Reply(lease.run_id(), v1::OUTCOME_SKIPPED_BUSY,
                   absl::StrCat("is leased for ", lease_->lease.run_id()))};
+  if (const absl::Status idle = CheckIdle(lease.spec()); !idle.ok())
+    return {Reply(lease.run_id(), OutcomeOfDecline(idle), idle.message())};
   lease_ = HeldLease{lease, now + FromProto(lease.start_within())};
   return {Accept(lease.run_id())};
+}
+
+absl::Status SessionLogic::CheckIdle(const v1::ProbeSpec& spec) const {
+  if (!UsesGpu(spec)) return absl::OkStatus();
+  if (options_.check_idle) return options_.check_idle();
+  return absl::FailedPreconditionError(
+      "this agent does not watch GPUs, so it cannot prove that they are idle");
 }
 
 SessionActions SessionLogic::OnStart(const v1::Start& start, absl::Duration now) {

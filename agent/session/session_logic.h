@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/spool/spool.h"
 #include "weft/v1/agent.pb.h"
@@ -45,6 +47,9 @@ class SessionLogic {
   struct Options {
     // A batch without a complete ack for this long is sent again.
     absl::Duration ack_patience = absl::Seconds(30);
+    // Whether a probe that uses GPUs may start now; must not wait. kUnavailable: the node is busy. Unset:
+    // GPUs are not watched, and such probes are refused.
+    std::function<absl::Status()> check_idle = {};
   };
   explicit SessionLogic(const Options& options) : options_(options) {}
 
@@ -77,6 +82,7 @@ class SessionLogic {
 
   SessionActions OnWelcome(const v1::Welcome& welcome, absl::Duration now);
   SessionActions OnLease(const v1::Lease& lease, absl::Duration now);
+  absl::Status CheckIdle(const v1::ProbeSpec& spec) const;
   SessionActions OnStart(const v1::Start& start, absl::Duration now);
   SessionActions OnCancel(const v1::Cancel& cancel);
   SessionActions OnAck(const v1::Ack& ack);

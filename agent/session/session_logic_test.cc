@@ -81,6 +81,34 @@ TEST_F(SessionLogicTest, NothingCountsBeforeTheWelcome) {
   EXPECT_EQ(logic_.reconnect_spread(), absl::Seconds(3));
 }
 
+v1::ConnectResponse MakeGpuLease(const std::string& run_id) {
+  v1::ConnectResponse message = MakeLease(run_id);
+  message.mutable_lease()->mutable_spec()->mutable_fabric()->set_gpu_memory(true);
+  return message;
+}
+
+TEST_F(SessionLogicTest, GpuProbesAreLeasedOnlyWhileTheGpusAreIdle) {
+  absl::Status idle = absl::UnavailableError("process 7 computes on GPU 0000:19:00.0");
+  SessionLogic logic({.check_idle = [&] { return idle; }});
+  logic.OnMessage(MakeWelcome(), kNow);
+  const auto reply = [&](const v1::ConnectResponse& message) {
+    return Only<v1::ConnectRequest>(logic.OnMessage(message, kNow)).lease_reply();
+  };
+  EXPECT_EQ(reply(MakeGpuLease("a")).outcome(), v1::OUTCOME_SKIPPED_BUSY);
+  EXPECT_THAT(reply(MakeGpuLease("a")).detail(), HasSubstr("process 7"));
+  idle = absl::FailedPreconditionError("NVML is not here");
+  EXPECT_EQ(reply(MakeGpuLease("a")).outcome(), v1::OUTCOME_REFUSED);
+  idle = absl::OkStatus();
+  EXPECT_TRUE(reply(MakeGpuLease("a")).accepted());
+}
+
+TEST_F(SessionLogicTest, WhereNobodyWatchesTheGpusTheirProbesAreRefusedAndOthersAreNot) {
+  const v1::LeaseReply reply = Reply(MakeGpuLease("a"));
+  EXPECT_EQ(reply.outcome(), v1::OUTCOME_REFUSED);
+  EXPECT_THAT(reply.detail(), HasSubstr("does not watch GPUs"));
+  EXPECT_TRUE(Reply(MakeLease("b")).accepted());
+}
+
 TEST_F(SessionLogicTest, HeartbeatsComeAtOnceAndThenAsTold) {
   Only<SendHeartbeat>(logic_.OnTick(kNow));
   EXPECT_THAT(logic_.OnTick(kNow + absl::Seconds(9)), IsEmpty());

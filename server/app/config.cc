@@ -37,7 +37,7 @@ void FillDefaults(v1::ServerConfig& config) {
     if (!plan.has_deadline()) *plan.mutable_deadline() = DurationMessage(absl::Seconds(60));
     if (plan.max_concurrent_runs() == 0) plan.set_max_concurrent_runs(16);
     if (plan.cohort_label().empty()) plan.set_cohort_label("cohort");
-    if (plan.group_size() == 0) plan.set_group_size(2);
+    if (plan.group_size() == 0) plan.set_group_size(plan.spec().has_gpu_copy() ? 1 : 2);
   }
   v1::DetectorConfig& detector = *config.mutable_detector();
   if (detector.slow_ratio() == 0) detector.set_slow_ratio(0.85);
@@ -97,6 +97,8 @@ void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
     }
     if (plan.spec().has_fabric() && plan.group_size() != 2)
       problems.push_back("probes: group_size of the fabric probe must be 2");
+    if (plan.spec().has_gpu_copy() && plan.group_size() != 1)
+      problems.push_back("probes: group_size of the copy probe must be 1");
     if (plan.group_size() > kMaxGroupSize)
       problems.push_back(absl::StrCat("probes: group_size must be 1 to ", kMaxGroupSize));
     CheckRange("probes: period", plan.period(), absl::Seconds(1), absl::Hours(24 * 7), problems);

@@ -38,7 +38,8 @@ constexpr absl::Duration kAwaitCutOffRuns = absl::Seconds(10);
 
 // The kind's name in Hello.probe_kinds.
 std::string KindOf(const ProbeSpec& spec) {
-  return std::holds_alternative<FabricProbe>(spec.kind) ? "fabric" : "";
+  const auto* gpu = std::get_if<GpuProbe>(&spec.kind);
+  return gpu == nullptr ? "fabric" : gpu->kind;
 }
 
 }  // namespace

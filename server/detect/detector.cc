@@ -28,7 +28,7 @@ struct DeviceBandwidth {
 std::map<std::string, DeviceBandwidth> BandwidthByDevice(const Result& result) {
   std::map<std::string, DeviceBandwidth> devices;
   for (const Measurement& measurement : result.measurements) {
-    if (measurement.metric != Metric::kWriteBandwidth) continue;
+    if (!IsLinkBandwidth(measurement.metric)) continue;
     const auto [it, is_new] = devices.try_emplace(measurement.device);
     if (!is_new && measurement.message_size_bytes <= it->second.message_size_bytes) continue;
     it->second = {measurement.value, measurement.message_size_bytes};
@@ -44,9 +44,13 @@ SideReport::State StateOf(Outcome outcome) {
     case Outcome::kTimedOut:
     case Outcome::kPartnerMissing:
       return SideReport::State::kFailed;
-    default:
-      return SideReport::State::kSkipped;
+    case Outcome::kSkippedBusy:
+    case Outcome::kSkippedMaintenance:
+    case Outcome::kRefused:
+    case Outcome::kYielded:
+      break;
   }
+  return SideReport::State::kSkipped;
 }
 
 bool AccusesPeer(const Result& result, uint32_t peer_rank) {

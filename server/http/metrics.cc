@@ -32,7 +32,8 @@ constexpr std::array kOutcomes = {Outcome::kOk,
                                   Outcome::kSkippedBusy,
                                   Outcome::kSkippedMaintenance,
                                   Outcome::kRefused,
-                                  Outcome::kPartnerMissing};
+                                  Outcome::kPartnerMissing,
+                                  Outcome::kYielded};
 constexpr std::array kScopes = {FindingScope::kNode, FindingScope::kNic,  FindingScope::kRail,
                                 FindingScope::kLeaf, FindingScope::kPair, FindingScope::kFleet};
 constexpr std::array kSeverities = {Severity::kInfo, Severity::kWarning, Severity::kCritical};
@@ -56,6 +57,8 @@ const char* Label(Outcome outcome) {
       return "refused";
     case Outcome::kPartnerMissing:
       return "partner_missing";
+    case Outcome::kYielded:
+      return "yielded";
   }
   return "unknown";
 }

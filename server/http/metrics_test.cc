@@ -254,7 +254,7 @@ TEST(MetricsTest, APageOfAFleetGrowsWithNodesAndStaysSmall) {
     counters.CountRun(name, "fabric_write", Outcome::kOk, kNow);
   }
   const std::string page = RenderMetrics(snapshot, counters);
-  const size_t per_node = 4 + 5 + 7;  // of the node; of node and probe; outcomes
+  const size_t per_node = 4 + 5 + 8;  // of the node; of node and probe; outcomes
   EXPECT_LE(SeriesOf(page).size(), kNodes * per_node + 200);
   EXPECT_LE(page.size(), kNodes * 2000);
 }

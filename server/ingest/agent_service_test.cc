@@ -164,6 +164,37 @@ TEST_F(AgentServiceTest, ABadRecordIsRefusedAloneAndTheRestOfItsBatchIsStored) {
   EXPECT_EQ(Refused(), 3u);
 }
 
+TEST_F(AgentServiceTest, ANodeThatAHeartbeatDescribesAnewIsStored) {
+  Agent agent(channel_, "node-a");
+  ASSERT_TRUE(agent.Hello());
+  v1::ConnectRequest beat;
+  v1::Node& node = *beat.mutable_heartbeat()->mutable_node();
+  node = agent.hello().hello().node();
+  node.mutable_gpu_source()->set_problem("the driver hangs");
+  node.add_gpus()->mutable_facts()->set_pcie_width(8);
+  agent.Write(beat);
+  // The answer to a batch says that what came before it was handled.
+  v1::ConnectRequest batch;
+  agent.Add(batch, 1, "run-1", 0);
+  ASSERT_TRUE(agent.Push(batch).has_value());
+  const Node stored = store_->ListNodes()->at(0).node;
+  EXPECT_EQ(stored.gpu_source.problem, "the driver hangs");
+  v1::GpuFacts facts;
+  ASSERT_TRUE(facts.ParseFromString(stored.gpus.at(0).facts));
+  EXPECT_EQ(facts.pcie_width(), 8u);
+}
+
+TEST_F(AgentServiceTest, AHeartbeatCannotSpeakForAnotherNode) {
+  Agent agent(channel_, "node-a");
+  ASSERT_TRUE(agent.Hello());
+  v1::ConnectRequest beat;
+  *beat.mutable_heartbeat()->mutable_node() = agent.hello().hello().node();
+  beat.mutable_heartbeat()->mutable_node()->set_node_id("node-b");
+  agent.Write(beat);
+  EXPECT_EQ(agent.End().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(store_->ListNodes()->size(), 1u);
+}
+
 TEST_F(AgentServiceTest, AStreamThatDoesNotBeginWithHelloIsRefused) {
   Agent agent(channel_, "node-a");
   v1::ConnectRequest batch;

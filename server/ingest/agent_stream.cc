@@ -115,7 +115,7 @@ void AgentStream::Handle() {
         status = HandleHello(request_.hello());
         break;
       case Message::kHeartbeat:
-        HandleHeartbeat(request_.heartbeat());
+        status = HandleHeartbeat(request_.heartbeat());
         break;
       case Message::kLeaseReply:
         HandleLeaseReply(request_.lease_reply());
@@ -140,14 +140,16 @@ void AgentStream::Handle() {
   }
 }
 
+absl::Status AgentStream::CheckName(const v1::Node& node) const {
+  if (allowed_name_.empty() || allowed_name_ == node.node_id() || allowed_name_ == node.hostname())
+    return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("the certificate is for ", EscapeControl(allowed_name_),
+                                                  ", not for ", node.hostname(), " (", node.node_id(), ")"));
+}
+
 absl::Status AgentStream::HandleHello(const v1::Hello& hello) {
   if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
-  if (!allowed_name_.empty() && allowed_name_ != hello.node().node_id() &&
-      allowed_name_ != hello.node().hostname()) {
-    return absl::PermissionDeniedError(absl::StrCat("the certificate is for ", EscapeControl(allowed_name_),
-                                                    ", not for ", hello.node().hostname(), " (",
-                                                    hello.node().node_id(), ")"));
-  }
+  if (absl::Status status = CheckName(hello.node()); !status.ok()) return status;
   boot_id_ = hello.boot_id();
   epoch_ = hello.epoch();
   if (absl::Status status = service_.streams_.Enter(hello.node().node_id(), shared_from_this());
@@ -175,18 +177,32 @@ absl::Status AgentStream::HandleHello(const v1::Hello& hello) {
   return absl::OkStatus();
 }
 
-void AgentStream::HandleHeartbeat(const v1::Heartbeat& heartbeat) {
+absl::Status AgentStream::HandleHeartbeat(const v1::Heartbeat& heartbeat) {
   const absl::Time now = service_.clock_.Now();
   const absl::Duration offset =
       heartbeat.has_agent_time() ? FromProto(heartbeat.agent_time()) - now : absl::ZeroDuration();
   Emit({node_id_, AgentHeartbeat{now, offset, heartbeat.spool_lost_records()}});
+  if (!heartbeat.has_node()) return absl::OkStatus();
+  const v1::Node& node = heartbeat.node();
+  if (absl::Status status = ValidateNode(node); !status.ok()) return status;
+  if (node.node_id() != node_id_)
+    return absl::InvalidArgumentError("a heartbeat describes another node than the stream's");
+  if (absl::Status status = CheckName(node); !status.ok()) return status;
+  NodeRecord record;
+  record.node = FromProto(node);
+  record.boot_id = boot_id_;
+  record.first_seen = now;
+  record.last_seen = now;
+  record.clock_offset = offset;
+  record.spool_lost_records = heartbeat.spool_lost_records();
+  return service_.store_.PutNode(record);
 }
 
 void AgentStream::HandleLeaseReply(const v1::LeaseReply& reply) {
   LeaseAnswered answer;
   answer.run_id = reply.run_id();
   answer.accepted = reply.accepted();
-  if (reply.outcome() >= v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_PARTNER_MISSING) {
+  if (reply.outcome() >= v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_YIELDED) {
     answer.outcome = static_cast<Outcome>(reply.outcome());
   }
   answer.detail = CutUtf8(EscapeControl(reply.detail()), kMaxDetailBytes);

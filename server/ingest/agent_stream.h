@@ -37,7 +37,9 @@ class AgentStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conne
   AgentStream(AgentService& service, std::string allowed_name);
   void Handle();
   absl::Status HandleHello(const v1::Hello& hello);
-  void HandleHeartbeat(const v1::Heartbeat& heartbeat);
+  absl::Status HandleHeartbeat(const v1::Heartbeat& heartbeat);
+  // kPermissionDenied when the stream's certificate is another's.
+  absl::Status CheckName(const v1::Node& node) const;
   void HandleLeaseReply(const v1::LeaseReply& reply);
   absl::Status HandleRendezvous(v1::Rendezvous& rendezvous);
   // Reads on by itself once the batch is judged.

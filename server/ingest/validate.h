@@ -26,5 +26,7 @@ std::variant<Result, RecordRefusal> ValidateRecord(const v1::SpoolRecord& record
 
 // kInvalidArgument naming every field that is wrong.
 absl::Status ValidateHello(const v1::Hello& hello);
+// The same for a node that an agent describes anew.
+absl::Status ValidateNode(const v1::Node& node);
 
 }  // namespace weft

@@ -88,6 +88,21 @@ TEST(ValidateRecordTest, UnknownEnumsAndControlCharactersAreBadFields) {
   EXPECT_EQ(ReasonFor(Record(result)), v1::REJECT_REASON_BAD_FIELD);
 }
 
+TEST(ValidateRecordTest, TransportProofIsTakenWithinItsBounds) {
+  v1::Result result = GoodResult();
+  result.mutable_transport()->set_verdict(v1::TRANSPORT_VERDICT_GDR_OFF);
+  result.mutable_transport()->add_findings()->set_verdict(v1::TRANSPORT_VERDICT_GDR_OFF);
+  result.mutable_transport()->mutable_findings(0)->add_evidence("via NET/IB/0");
+  const auto judged = ValidateRecord(Record(result), "node-1");
+  ASSERT_TRUE(std::holds_alternative<Result>(judged));
+  EXPECT_EQ(std::get<Result>(judged).transport->findings.at(0).evidence.at(0), "via NET/IB/0");
+  result.mutable_transport()->mutable_findings(0)->add_evidence("\x1b[31m");
+  EXPECT_EQ(ReasonFor(Record(result)), v1::REJECT_REASON_BAD_FIELD);
+  result.mutable_transport()->clear_findings();
+  result.mutable_transport()->set_verdict(static_cast<v1::TransportVerdict>(77));
+  EXPECT_EQ(ReasonFor(Record(result)), v1::REJECT_REASON_BAD_FIELD);
+}
+
 v1::Hello GoodHello() {
   v1::Hello hello;
   hello.mutable_node()->set_node_id("0b1f8c1e-aaaa-4bbb-8ccc-123456789abc");
@@ -106,6 +121,18 @@ TEST(ValidateHelloTest, HostnamesThatCouldBeMarkupOrTerminalCodesAreRefused) {
     hello.mutable_node()->set_hostname(bad);
     EXPECT_EQ(ValidateHello(hello).code(), absl::StatusCode::kInvalidArgument) << bad;
   }
+}
+
+TEST(ValidateHelloTest, FactsOfGpusAreBounded) {
+  v1::Hello hello = GoodHello();
+  v1::Gpu* gpu = hello.mutable_node()->add_gpus();
+  gpu->mutable_facts()->add_peers()->set_pci_address("0000:19:00.0");
+  EXPECT_TRUE(ValidateHello(hello).ok());
+  gpu->mutable_facts()->mutable_fabric()->set_cluster_uuid("a\x1b[31m");
+  EXPECT_THAT(std::string(ValidateHello(hello).message()), testing::HasSubstr("control characters"));
+  gpu->mutable_facts()->mutable_fabric()->clear_cluster_uuid();
+  for (int i = 0; i < 5000; ++i) gpu->mutable_facts()->add_peers()->set_pci_address("0000:19:00.0");
+  EXPECT_THAT(std::string(ValidateNode(hello.node()).message()), testing::HasSubstr("exceed"));
 }
 
 TEST(ValidateHelloTest, NamesEveryProblemAtOnce) {

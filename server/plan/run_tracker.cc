@@ -11,7 +11,8 @@ namespace weft {
 namespace {
 
 bool IsSkip(Outcome outcome) {
-  return outcome == Outcome::kSkippedBusy || outcome == Outcome::kSkippedMaintenance;
+  return outcome == Outcome::kSkippedBusy || outcome == Outcome::kSkippedMaintenance ||
+         outcome == Outcome::kYielded;
 }
 
 constexpr size_t kMaxReasonBytes = 256;
@@ -32,6 +33,8 @@ const char* OutcomeText(Outcome outcome) {
       return "refused";
     case Outcome::kPartnerMissing:
       return "partner missing";
+    case Outcome::kYielded:
+      return "yielded to a job";
   }
   return "unknown";
 }
@@ -58,6 +61,12 @@ int Badness(RunState state) {
 }
 
 }  // namespace
+
+std::string RunTracker::ReportText(const ActiveRun& active, size_t rank) const {
+  const Participant& participant = active.participants[rank];
+  return absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome),
+                      participant.detail.empty() ? "" : absl::StrCat(" (", participant.detail, ")"));
+}
 
 std::string RunTracker::Name(absl::string_view node_id) const {
   return options_.display_name ? options_.display_name(node_id) : std::string(node_id);
@@ -177,6 +186,11 @@ TrackerOutput RunTracker::OnResult(absl::string_view node_id, absl::string_view 
   place.participant().outcome = outcome;
   place.participant().detail = CutUtf8(detail, kMaxReasonBytes);
   ActiveRun& active = *place.active;
+  if (IsSkip(outcome)) {
+    // A job came. The others wait for one that is gone; what they report from now on is not their fault.
+    Finish(active, RunState::kSkipped, ReportText(active, place.rank), now, output);
+    return output;
+  }
   const auto is_done = [](const Participant& p) { return p.has_result || !p.started; };
   // In the rendezvous phase only rank 0 is started: without its rendezvous the others have nothing to do.
   if (std::all_of(active.participants.begin(), active.participants.end(), is_done)) {
@@ -207,9 +221,7 @@ void RunTracker::FinishByResults(ActiveRun& active, absl::Time now, TrackerOutpu
     if (!participant.has_result || participant.outcome == Outcome::kOk) continue;
     const RunState own = StateOf(participant.outcome);
     if (Badness(own) > Badness(state)) state = own;
-    details.push_back(
-        absl::StrCat(Name(active.run.participants[rank]), " reports: ", OutcomeText(participant.outcome),
-                     participant.detail.empty() ? "" : absl::StrCat(" (", participant.detail, ")")));
+    details.push_back(ReportText(active, rank));
   }
   if (active.phase == Phase::kRendezvous && state == RunState::kOk) {
     state = RunState::kFailed;

@@ -125,6 +125,8 @@ class RunTracker {
               TrackerOutput& output);
   void FinishByResults(ActiveRun& active, absl::Time now, TrackerOutput& output);
   void TimeOut(ActiveRun& active, absl::Time now, TrackerOutput& output);
+  // "gpu017 reports: timed out (why)".
+  std::string ReportText(const ActiveRun& active, size_t rank) const;
   std::string Name(absl::string_view node_id) const;
 
   const RunTrackerOptions options_;

@@ -79,6 +79,19 @@ TEST_F(RunTrackerTest, ADeclineSkipsTheRunAndCancelsTheOthers) {
   EXPECT_EQ(NodesTold<CancelCommand>(output), Strings{"a"});
 }
 
+TEST_F(RunTrackerTest, AYieldEndsTheRunAtOnceAndIsNobodysFailure) {
+  tracker_.Begin(PairRun("r", "a", "b"), kDeadline, kStart);
+  Accept("a");
+  Accept("b");
+  tracker_.OnRendezvous("a", "r", "here", kStart);
+  const TrackerOutput output = tracker_.OnResult("b", "r", Outcome::kYielded, "process 7 came", kStart);
+  ASSERT_EQ(output.finished.size(), 1u);
+  EXPECT_EQ(output.finished[0].state, RunState::kSkipped);
+  EXPECT_THAT(output.finished[0].detail, HasSubstr("b reports: yielded to a job (process 7 came)"));
+  EXPECT_EQ(NodesTold<CancelCommand>(output), Strings{"a"});
+  EXPECT_TRUE(tracker_.OnResult("a", "r", Outcome::kFailed, "", kStart).finished.empty());
+}
+
 TEST_F(RunTrackerTest, ARefusalFailsTheRun) {
   tracker_.Begin(PairRun("r", "a", "b"), kDeadline, kStart);
   const TrackerOutput output =

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/probes/fabric/device.h"
-#include "agent/probes/fabric/ticks.h"
+#include "agent/probes/process/ticks.h"
 
 namespace weft::fabric {
 

@@ -12,8 +12,8 @@
 #include "agent/probes/fabric/offer.h"
 #include "agent/probes/fabric/parameters.h"
 #include "agent/probes/fabric/pattern.h"
-#include "agent/probes/fabric/ticks.h"
 #include "agent/probes/fabric/token_bucket.h"
+#include "agent/probes/process/ticks.h"
 
 namespace weft::fabric {
 namespace {

@@ -103,6 +103,14 @@ TEST_P(ProviderTest, BothEndsMeasureTheirDirectionAndTheLatency) {
   }
 }
 
+TEST_P(ProviderTest, GpuMemoryIsRefusedAndNeverReplacedByHostMemory) {
+  PairOptions options = OnLoopback(GetParam());
+  options.probe.set_gpu_memory(true);
+  const v1::Result r = RunPair(options)[0];
+  EXPECT_EQ(r.outcome(), v1::OUTCOME_REFUSED) << r.detail();
+  EXPECT_THAT(r.detail(), HasSubstr("GPU memory"));
+}
+
 TEST_P(ProviderTest, EverySizeIsMeasuredFromOneByteTo64MiB) {
   PairOptions options = OnLoopback(GetParam());
   options.probe.set_skip_latency(true);

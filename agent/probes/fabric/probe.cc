@@ -1,21 +1,15 @@
 #include "agent/probes/fabric/probe.h"
 
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "agent/probes/fabric/device.h"
 #include "agent/probes/fabric/endpoint.h"
 #include "agent/probes/fabric/offer.h"
@@ -34,33 +28,6 @@ constexpr size_t kMaxSettings = 32;
 constexpr size_t kMaxSettingBytes = 128;
 // Beside the window: control messages.
 constexpr size_t kSpareOperations = 64;
-
-// How long this process has existed, in nanoseconds; 0 if the kernel does not say. Some libraries that
-// libfabric pulls in calibrate themselves before main() and take seconds for it on a busy host.
-int64_t ProcessAge() {
-  std::ifstream in("/proc/self/stat");
-  std::string line;
-  std::getline(in, line, '\0');
-  // Field 22 is the start in clock ticks since boot; the name, field 2, may hold spaces.
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(line).substr(name_end + 1), ' ', absl::SkipEmpty());
-  constexpr size_t kStartField = 22 - 3;
-  int64_t start = 0;
-  if (fields.size() <= kStartField || !absl::SimpleAtoi(fields[kStartField], &start)) return 0;
-  timespec now;
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  const int64_t age = now.tv_sec * kSecond + now.tv_nsec - start * (kSecond / sysconf(_SC_CLK_TCK));
-  return std::max<int64_t>(age, 0);
-}
-
-// The agent counts from when it started this process. The probe ends before the agent's patience does, so
-// that it can say itself what happened.
-int64_t OwnDeadline(const v1::ProbeRequest& request) {
-  const int64_t given = request.deadline().seconds() * kSecond + request.deadline().nanos();
-  return NowTicks() - ProcessAge() + given - std::clamp(given / 8, 100 * kMillisecond, 2 * kSecond);
-}
 
 // libfabric's settings change what numbers mean.
 std::string FabricSettings() {
@@ -115,7 +82,7 @@ class Probe {
       : request_(request),
         sinks_(sinks),
         parameters_(MakeParameters(request.spec().fabric())),
-        deadline_(OwnDeadline(request)) {}
+        deadline_(ProbeDeadline(request)) {}
 
   absl::Status Run() { return request_.rank() == 0 ? RunRank0() : RunRank1(); }
   v1::Result Finish(const absl::Status& status);
@@ -238,6 +205,14 @@ v1::Result Probe::Finish(const absl::Status& status) {
 }  // namespace
 
 v1::Result RunProbe(const v1::ProbeRequest& request, const ProbeSinks& sinks) {
+  if (request.spec().fabric().gpu_memory()) {
+    // Never host memory in its place: the number would pass for GPUDirect's.
+    v1::Result result;
+    result.set_outcome(v1::OUTCOME_REFUSED);
+    result.set_detail(
+        "this weft-probe-fabric was built without GPU memory (FI_HMEM); unset fabric.gpu_memory");
+    return result;
+  }
   Probe probe(request, sinks);
   const absl::Status status = probe.Run();
   return probe.Finish(status);

@@ -1,11 +1,11 @@
-// Monotonic time in whole nanoseconds, for hot loops of the probe. Any thread.
+// Monotonic time in whole nanoseconds, for hot loops of probes. Any thread.
 #pragma once
 
 #include <time.h>
 
 #include <cstdint>
 
-namespace weft::fabric {
+namespace weft {
 
 inline constexpr int64_t kMicrosecond = 1000;
 inline constexpr int64_t kMillisecond = 1000 * kMicrosecond;
@@ -18,4 +18,4 @@ inline int64_t NowTicks() {
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
-}  // namespace weft::fabric
+}  // namespace weft

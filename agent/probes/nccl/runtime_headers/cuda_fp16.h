@@ -1,0 +1,1 @@
+// Empty: nccl.h includes it and, without a CUDA compiler, needs nothing of it.
