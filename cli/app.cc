@@ -47,15 +47,27 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_flag("-v,--verbose", flags.verbose, "Say more about errors");
 }
 
+// App::help() would be that of the command which was typed: "help" itself.
+std::string HelpOf(const CLI::App& app) {
+  return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+}
+
+const CLI::App* FindCommand(const CLI::App& app, const std::string& name) {
+  const auto found = app.get_subcommands([&name](const CLI::App* each) { return each->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
 absl::Status Help(const CLI::App& app, const std::string& topic) {
   if (topic.empty()) {
-    std::fputs(app.help().c_str(), stdout);
+    std::fputs(HelpOf(app).c_str(), stdout);
+  } else if (const CLI::App* noun = FindCommand(app, topic); noun != nullptr) {
+    std::fputs(HelpOf(*noun).c_str(), stdout);
   } else if (topic == "exit-codes") {
     std::fputs(ExitCodeHelp(), stdout);
   } else {
     return absl::InvalidArgumentError(absl::StrCat("no help topic \"", EscapeControl(topic), "\".",
                                                    DidYouMean(NearMatches(topic, {"exit-codes"})),
-                                                   " Topics: exit-codes"));
+                                                   " Topics: exit-codes, and each command"));
   }
   return absl::OkStatus();
 }
@@ -69,8 +81,8 @@ void AddPlainCommands(CLI::App& app, Context& context) {
     });
   });
   auto topic = std::make_shared<std::string>();
-  CLI::App* help = app.add_subcommand("help", "Help on a topic: exit-codes");
-  help->add_option("TOPIC", *topic, "exit-codes");
+  CLI::App* help = app.add_subcommand("help", "Help on a command, or on exit-codes");
+  help->add_option("TOPIC", *topic, "A command, or exit-codes");
   help->callback([&app, &context, topic] { context.Choose([&app, topic] { return Help(app, *topic); }); });
 }
 

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
+#include "base/tls_files.h"
 
 namespace weft::cli {
 namespace {
@@ -15,14 +15,6 @@ constexpr int kDefaultPort = 7443;
 
 // An answer holds one page; the server keeps pages well below this.
 constexpr int kMaxAnswerBytes = 16 << 20;
-
-absl::Status ReadInto(const std::string& path, std::string* out) {
-  if (path.empty()) return absl::OkStatus();
-  auto content = ReadFile(path);
-  if (!content.ok()) return content.status();
-  *out = *std::move(content);
-  return absl::OkStatus();
-}
 
 absl::Status CheckTls(const ClientOptions& options) {
   const bool any =
@@ -37,12 +29,11 @@ absl::Status CheckTls(const ClientOptions& options) {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ClientOptions& options) {
   if (absl::Status status = CheckTls(options); !status.ok()) return status;
   if (options.insecure) return grpc::InsecureChannelCredentials();
-  grpc::SslCredentialsOptions ssl;
-  absl::Status status = ReadInto(options.tls_ca_file, &ssl.pem_root_certs);
-  status.Update(ReadInto(options.tls_certificate_file, &ssl.pem_cert_chain));
-  status.Update(ReadInto(options.tls_key_file, &ssl.pem_private_key));
-  if (!status.ok()) return status;
-  return grpc::SslCredentials(ssl);
+  absl::StatusOr<TlsMaterial> tls =
+      ReadTlsFiles(options.tls_certificate_file, options.tls_key_file, options.tls_ca_file);
+  // To who typed the command, a file that cannot be used is a mistake in the command.
+  if (!tls.ok()) return absl::InvalidArgumentError(tls.status().message());
+  return grpc::SslCredentials({tls->ca, tls->private_key, tls->certificate_chain});
 }
 
 // As gRPC words it; everything else that is unavailable was said by the server.

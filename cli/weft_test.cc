@@ -171,6 +171,11 @@ TEST_F(WeftTest, ListsLongerThanAPageAreReadToTheEnd) {
   EXPECT_THAT(some.err, HasSubstr("--limit 0"));
 }
 
+TEST_F(WeftTest, HelpIsOfTheProgramOrOfTheCommandAskedFor) {
+  EXPECT_THAT(Weft("help").out, HasSubstr("maintenance"));
+  EXPECT_THAT(Weft("help node").out, HasSubstr("history"));
+}
+
 TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
   Populate();
   const std::map<std::string, int> expected = {{"version", 0},
@@ -178,6 +183,7 @@ TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
                                                {"help", 0},
                                                {"help exit-codes", 0},
                                                {"node list --help", 0},
+                                               {"help node", 0},
                                                {"help exitcodes", 2},
                                                {"node", 2},
                                                {"node list --wrong", 2},

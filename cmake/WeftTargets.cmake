@@ -102,7 +102,7 @@ endfunction()
 
 # weft_cc_bench(NAME n SRCS b.cc DEPS x)   Google Benchmark; lands in build/<preset>/bench
 function(weft_cc_bench)
-  if(NOT WEFT_BUILD_BENCH)
+  if(NOT WEFT_BUILD_BENCH OR NOT TARGET benchmark::benchmark)
     return()
   endif()
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})

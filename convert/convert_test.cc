@@ -135,6 +135,14 @@ TEST(YamlTest, ReadsNamesOfEnumerationsAndListsThem) {
   }
 }
 
+TEST(YamlTest, OfSeveralKindsOnlyOneMayBeGiven) {
+  v1::ServerConfig config;
+  const absl::Status status =
+      ParseYaml("probes:\n  - spec: {name: x, nccl: {}}\n  - spec:\n      fabric: {}\n      nccl: {}\n",
+                "s.yaml", &config);
+  EXPECT_EQ(status.message(), "s.yaml:5: give either \"fabric\" or \"nccl\", not both");
+}
+
 TEST(YamlTest, BrokenSyntaxIsAnErrorWithItsLine) {
   v1::ServerConfig config;
   EXPECT_THAT(std::string(ParseYaml("a: [1, 2\nb: }", "x.yaml", &config).message()), HasSubstr("x.yaml:"));

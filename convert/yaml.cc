@@ -99,6 +99,14 @@ bool ParseDuration(std::string text, absl::Duration* out) {
   return true;
 }
 
+// The key that was already given where only one of several may be; empty if there is none.
+std::string OtherOfOneof(const Message& message, const FieldDescriptor* field) {
+  const google::protobuf::OneofDescriptor* oneof = field->real_containing_oneof();
+  if (oneof == nullptr) return "";
+  const FieldDescriptor* other = message.GetReflection()->GetOneofFieldDescriptor(message, oneof);
+  return other == nullptr ? "" : std::string(other->name());
+}
+
 void Reader::ReadMessage(const YAML::Node& node, Message* message) {
   if (node.IsNull()) return;
   if (!node.IsMap()) return Problem(node.Mark(), "expected a mapping of keys to values");
@@ -115,6 +123,8 @@ void Reader::ReadMessage(const YAML::Node& node, Message* message) {
               absl::StrCat("unknown key \"", key, "\"; known: ", absl::StrJoin(known, ", ")));
     } else if (!seen.insert(key).second) {
       Problem(entry.first.Mark(), absl::StrCat("key \"", key, "\" appears twice"));
+    } else if (const std::string other = OtherOfOneof(*message, field); !other.empty()) {
+      Problem(entry.first.Mark(), absl::StrCat("give either \"", other, "\" or \"", key, "\", not both"));
     } else if (field->is_map()) {
       ReadMap(entry.second, field, message);
     } else if (field->is_repeated()) {

@@ -122,7 +122,8 @@ function findingFacts(finding) {
 
 function makeFinding(finding) {
   const item = document.createElement("li");
-  const summary = document.createElement("span");
+  const summary = document.createElement("a");
+  summary.href = `/findings/${encodeURIComponent(finding.findingId)}`;
   summary.textContent = finding.summary || finding.kind;
   const facts = document.createElement("span");
   facts.className = "facts";
@@ -134,6 +135,42 @@ function makeFinding(finding) {
 function showFindings(findings) {
   byId("findings").replaceChildren(...findings.map(makeFinding));
   byId("no-findings").hidden = findings.length > 0;
+}
+
+// The finding that the address names, as a notification's link does; null on the main page.
+const findingPath = location.pathname.match(/^\/findings\/([^/]+)$/)?.[1] ?? null;
+
+function makeEvidence(run) {
+  const row = document.createElement("tr");
+  const latency = run.metric === "METRIC_LATENCY";
+  const format = (value) => (latency ? `${(value * 1e6).toPrecision(3)} µs` : formatBandwidth(value));
+  const texts = [formatAge(ageOf(run.time)), run.partnerHostname || run.partnerNodeId, format(run.observed), format(run.expected), run.runId];
+  texts.forEach((text, i) => {
+    const cell = document.createElement("td");
+    if (i === 2 || i === 3) cell.className = "number";
+    cell.textContent = text;
+    row.append(cell);
+  });
+  return row;
+}
+
+function showFinding(finding) {
+  byId("finding").hidden = false;
+  document.title = `${finding.hostnames?.join(", ") || finding.part || "Finding"} · Weft`;
+  setText(byId("finding-summary"), finding.summary || finding.kind);
+  const state = finding.resolveTime ? `resolved ${formatAge(ageOf(finding.resolveTime))}` : "open";
+  setText(byId("finding-facts"), `${state} · ${findingFacts(finding)}`);
+  byId("finding-evidence").replaceChildren(...(finding.evidence ?? []).map(makeEvidence));
+}
+
+async function refreshFinding() {
+  if (findingPath === null) return;
+  try {
+    showFinding((await read(`/api/v1/findings/${findingPath}`)).finding);
+  } catch (error) {
+    byId("finding").hidden = false;
+    setText(byId("finding-summary"), `This finding cannot be shown: ${error.message}`);
+  }
 }
 
 function showSummary(nodes, total, findings) {
@@ -192,6 +229,7 @@ async function refresh() {
     read("/api/v1/status"),
   ]);
   clearFailure();
+  await refreshFinding();
   showFindings(findings.findings);
   showNodes(nodes.nodes);
   showSummary(nodes.nodes, Math.max(Number(status.nodes), nodes.nodes.length), findings.findings);

@@ -14,6 +14,7 @@
 #include "agent/inventory/inventory.h"
 #include "base/file.h"
 #include "base/id.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "convert/convert.h"
 
@@ -24,16 +25,17 @@ const char kRoot[] = "";  // of /sys and /proc
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const v1::AgentConfig& config) {
   if (config.insecure()) return grpc::InsecureChannelCredentials();
-  grpc::SslCredentialsOptions options;
-  for (const auto& [path, out] : {std::pair(config.tls().ca_file(), &options.pem_root_certs),
-                                  std::pair(config.tls().key_file(), &options.pem_private_key),
-                                  std::pair(config.tls().certificate_file(), &options.pem_cert_chain)}) {
-    absl::StatusOr<std::string> content = ReadFile(path);
-    if (!content.ok()) return content.status();
-    *out = *std::move(content);
-  }
-  return grpc::SslCredentials(options);
+  absl::StatusOr<TlsMaterial> tls =
+      ReadTlsFiles(config.tls().certificate_file(), config.tls().key_file(), config.tls().ca_file());
+  if (!tls.ok()) return tls.status();
+  return grpc::SslCredentials({tls->ca, tls->private_key, tls->certificate_chain});
 }
+
+}  // namespace
+
+absl::Status CheckAgentFiles(const v1::AgentConfig& config) { return MakeCredentials(config).status(); }
+
+namespace {
 
 InventoryOptions MakeInventoryOptions(const v1::AgentConfig& config) {
   return {.root = kRoot,

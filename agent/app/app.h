@@ -20,6 +20,9 @@ namespace weft {
 // but one number above zero, otherwise an errno's code. Any thread.
 absl::StatusOr<double> ReadEmulatedRate(const std::string& path);
 
+// Whether certificate, key and authorities of `config` can be read and fit together; names the file.
+absl::Status CheckAgentFiles(const v1::AgentConfig& config);
+
 // For the main thread.
 class AgentApp {
  public:

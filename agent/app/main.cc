@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   if (!config.ok()) return Fail(config.status(), 2);
   const absl::Status checked = weft::CheckAgentConfig(&*config);
   if (!checked.ok()) return Fail(checked, 2);
+  if (absl::Status status = weft::CheckAgentFiles(*config); !status.ok()) return Fail(status, 1);
   if (!line.check_config) return RunAgent(*config);
   std::printf("configuration is good\n");
   return 0;

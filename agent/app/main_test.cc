@@ -126,7 +126,7 @@ TEST_F(AgentMainTest, MissingCertificatesAreNamed) {
   AgentProcess agent = Run({"--server", "a:1", "--state-dir", folder_ + "/state", "--tls-cert", "/none/c",
                             "--tls-key", "/none/k", "--tls-ca", "/none/ca"});
   EXPECT_EQ(agent.Wait(), 1);
-  EXPECT_THAT(agent.Log(), HasSubstr("/none/ca"));
+  EXPECT_THAT(agent.Log(), HasSubstr("/none/c"));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(KinshipTest, AGroupThatAChildOfOursLeadsIsOurs) {
 }
 
 TEST(KinshipTest, WhoeverElseIsThereIsForeignButForProbesOfOtherAgents) {
-  EXPECT_EQ(KinshipOf(getpgid(0)), Kinship::kForeign) << "this test itself was started by somebody else";
+  EXPECT_EQ(KinshipOf(getpid()), Kinship::kForeign) << "this test itself was started by somebody else";
   EXPECT_EQ(KinshipOf(0x3fffffff), Kinship::kGone);
 
   std::string folder = std::filesystem::temp_directory_path() / "weft-kin-XXXXXX";

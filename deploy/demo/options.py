@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import random
 
 MIN_NODES, MAX_NODES = 4, 32
@@ -58,6 +59,13 @@ def _nodes(text):
     return int(text)
 
 
+def _writable(path):
+    """Told now, not when minutes of measuring are over."""
+    if path not in ("", "-") and not os.access(os.path.dirname(path) or ".", os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write into the folder of '{path}'")
+    return path
+
+
 def _parser():
     parser = argparse.ArgumentParser(
         prog="deploy/demo.sh",
@@ -72,7 +80,7 @@ def _parser():
     parser.add_argument("--slow", **fault, help="node to slow, from 0, and to which share of its link, 0.3 to 0.8")
     parser.add_argument("--mute", **fault, help="node to slow inside a maintenance window")
     parser.add_argument("--seed", type=int, help="for all that is left to chance (default: random, printed)")
-    parser.add_argument("--json", default="", metavar="FILE", help="write the measured facts there, - for stdout")
+    parser.add_argument("--json", type=_writable, default="", metavar="FILE", help="write the measured facts there, - for stdout")
     parser.add_argument("--keep", action="store_true", help="leave all running at the end")
     parser.add_argument(
         "--emulate-links", action="store_true", dest="emulate",

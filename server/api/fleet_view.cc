@@ -16,6 +16,7 @@ FleetView::FleetView(absl::Time start_time)
 void FleetView::SetConnected(absl::string_view node_id, const AgentPresence& presence) {
   MutexLock lock(mutex_);
   connected_.insert_or_assign(std::string(node_id), presence);
+  last_heard_.insert_or_assign(std::string(node_id), presence.last_seen);
 }
 
 void FleetView::SetDisconnected(absl::string_view node_id) {
@@ -47,6 +48,11 @@ void FleetView::AddDuplicates(uint64_t records) {
 std::map<std::string, AgentPresence, std::less<>> FleetView::Connected() const {
   MutexLock lock(mutex_);
   return connected_;
+}
+
+std::map<std::string, absl::Time, std::less<>> FleetView::LastHeard() const {
+  MutexLock lock(mutex_);
+  return last_heard_;
 }
 
 uint64_t FleetView::ConnectedCount() const {

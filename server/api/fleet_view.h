@@ -51,6 +51,8 @@ class FleetView {
   absl::Time start_time() const { return start_time_; }
   // Connected agents by node id.
   std::map<std::string, AgentPresence, std::less<>> Connected() const WEFT_EXCLUDES(mutex_);
+  // When each agent was last heard of since the process started, also of those that left meanwhile.
+  std::map<std::string, absl::Time, std::less<>> LastHeard() const WEFT_EXCLUDES(mutex_);
   uint64_t ConnectedCount() const WEFT_EXCLUDES(mutex_);
   // Never null; unchanging.
   std::shared_ptr<const std::vector<NodeLevel>> Levels() const WEFT_EXCLUDES(mutex_);
@@ -61,6 +63,7 @@ class FleetView {
   const absl::Time start_time_;
   mutable Mutex mutex_;
   std::map<std::string, AgentPresence, std::less<>> connected_ WEFT_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time, std::less<>> last_heard_ WEFT_GUARDED_BY(mutex_);
   std::shared_ptr<const std::vector<NodeLevel>> levels_ WEFT_GUARDED_BY(mutex_);
   uint64_t detector_lag_ WEFT_GUARDED_BY(mutex_) = 0;
   IngestCounters counters_ WEFT_GUARDED_BY(mutex_);

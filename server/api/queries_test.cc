@@ -66,6 +66,15 @@ TEST(NodeStateTest, WithoutAStreamItIsMissingWhateverElseIsKnown) {
   EXPECT_EQ(NodeOf(fleet, "gpu001").state(), v1::NODE_STATE_MISSING);
 }
 
+TEST(FleetViewTest, WhoLeftIsRememberedAsLastHeardOf) {
+  FleetView view(absl::UnixEpoch());
+  const absl::Time heard = absl::FromUnixSeconds(100);
+  view.SetConnected("a", {heard});
+  view.SetDisconnected("a");
+  EXPECT_EQ(view.LastHeard().at("a"), heard);
+  EXPECT_EQ(view.ConnectedCount(), 0u);
+}
+
 TEST(NodeStateTest, ConnectedButNeverMeasuredIsUnspecified) {
   TestFleet fleet;
   Populate(fleet);

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "agent/runner/probe_spec.h"
 #include "base/file.h"
+#include "boost/asio/ip/host_name.hpp"
 #include "convert/convert.h"
 #include "convert/yaml.h"
 
@@ -23,6 +24,18 @@ google::protobuf::Duration DurationMessage(absl::Duration duration) {
   return message;
 }
 
+// Where people reach the HTTP port: an address that only says "any" is replaced by this machine's name.
+std::string DefaultUrl(const std::string& http_address) {
+  absl::string_view host = http_address, port = "";
+  const size_t colon = host.rfind(':');
+  if (colon != absl::string_view::npos) {
+    port = host.substr(colon);
+    host = host.substr(0, colon);
+  }
+  if (host != "0.0.0.0" && host != "[::]" && !host.empty()) return absl::StrCat("http://", http_address);
+  return absl::StrCat("http://", boost::asio::ip::host_name(), port);
+}
+
 void FillDefaults(v1::ServerConfig& config) {
   if (config.grpc_address().empty()) config.set_grpc_address("127.0.0.1:7443");
   if (config.http_address().empty()) config.set_http_address("127.0.0.1:7480");
@@ -31,7 +44,7 @@ void FillDefaults(v1::ServerConfig& config) {
     *config.mutable_heartbeat_interval() = DurationMessage(absl::Seconds(15));
   if (!config.has_missing_after()) *config.mutable_missing_after() = DurationMessage(absl::Minutes(5));
   if (!config.has_reconnect_spread()) *config.mutable_reconnect_spread() = DurationMessage(absl::Seconds(5));
-  if (config.external_url().empty()) config.set_external_url(absl::StrCat("http://", config.http_address()));
+  if (config.external_url().empty()) config.set_external_url(DefaultUrl(config.http_address()));
   for (v1::ProbePlan& plan : *config.mutable_probes()) {
     if (!plan.has_period()) *plan.mutable_period() = DurationMessage(absl::Minutes(15));
     if (!plan.has_deadline()) *plan.mutable_deadline() = DurationMessage(absl::Seconds(60));
@@ -92,15 +105,17 @@ void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
     const std::string& name = plan.spec().name();
     if (!names.insert(name).second)
       problems.push_back(absl::StrCat("probes: name \"", name, "\" appears twice"));
-    if (absl::Status status = ValidateProbeSpec(plan.spec()); !status.ok()) {
+    if (plan.spec().kind_case() == v1::ProbeSpec::KIND_NOT_SET) {
+      problems.push_back(absl::StrCat("probes: spec of \"", name, "\" needs one of fabric, nccl, gpu_copy"));
+    } else if (absl::Status status = ValidateProbeSpec(plan.spec()); !status.ok()) {
       problems.push_back(absl::StrCat("probes: ", std::string(status.message())));
     }
     if (plan.spec().has_fabric() && plan.group_size() != 2)
       problems.push_back("probes: group_size of the fabric probe must be 2");
     if (plan.spec().has_gpu_copy() && plan.group_size() != 1)
       problems.push_back("probes: group_size of the copy probe must be 1");
-    if (plan.group_size() > kMaxGroupSize)
-      problems.push_back(absl::StrCat("probes: group_size must be 1 to ", kMaxGroupSize));
+    if (plan.spec().has_nccl() && (plan.group_size() < 2 || plan.group_size() > kMaxGroupSize))
+      problems.push_back(absl::StrCat("probes: group_size of an NCCL probe must be 2 to ", kMaxGroupSize));
     CheckRange("probes: period", plan.period(), absl::Seconds(1), absl::Hours(24 * 7), problems);
     CheckRange("probes: deadline", plan.deadline(), absl::Seconds(1), absl::Hours(1), problems);
   }

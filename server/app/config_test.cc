@@ -31,6 +31,23 @@ TEST(ServerConfigTest, FillsInTheDefaults) {
   EXPECT_EQ(config.detector().slow_runs(), 3u);
 }
 
+TEST(ServerConfigTest, LinksOfAnAddressThatSaysAnyNameThisMachine) {
+  v1::ServerConfig config;
+  ASSERT_TRUE(Complete(std::string(kGood) + "http_address: 0.0.0.0:80\n", config).ok());
+  EXPECT_THAT(config.external_url(), ::testing::MatchesRegex("http://.+:80"));
+  EXPECT_THAT(config.external_url(), ::testing::Not(HasSubstr("0.0.0.0")));
+}
+
+TEST(ServerConfigTest, AProbeNeedsAKindAndACollectiveAPartner) {
+  v1::ServerConfig config;
+  const std::string text(Complete("insecure: true\ndata_dir: d\nprobes: [{spec: {name: x}}, {spec: {name: y, "
+                                  "nccl: {}}, group_size: 1}]",
+                                  config)
+                             .message());
+  EXPECT_THAT(text, HasSubstr("spec of \"x\" needs one of fabric, nccl, gpu_copy"));
+  EXPECT_THAT(text, HasSubstr("group_size of an NCCL probe must be 2 to 1024"));
+}
+
 TEST(ServerConfigTest, InsecureIsForLoopbackOnly) {
   v1::ServerConfig config;
   EXPECT_THAT(std::string(Complete(std::string(kGood) + "grpc_address: 0.0.0.0:7443\n", config).message()),

@@ -12,16 +12,19 @@ constexpr int32_t kReadAtOnce = 1000;
 constexpr absl::Duration kEvery = absl::Seconds(1);
 
 std::vector<NodeView> ViewsOf(const std::vector<NodeRecord>& records, const FleetView& view) {
+  // What the store knows of an agent that has just left may be minutes old: it is written a little later.
   const auto connected = view.Connected();
+  const auto heard = view.LastHeard();
   std::vector<NodeView> views;
   for (const NodeRecord& record : records) {
     NodeView node;
     node.node_id = record.node.id;
     node.last_seen = record.last_seen;
     node.clock_offset = record.clock_offset;
+    if (const auto found = heard.find(node.node_id); found != heard.end())
+      node.last_seen = std::max(node.last_seen, found->second);
     if (const auto found = connected.find(node.node_id); found != connected.end()) {
       node.connected = true;
-      node.last_seen = std::max(node.last_seen, found->second.last_seen);
       node.clock_offset = found->second.clock_offset;
     }
     views.push_back(std::move(node));

@@ -74,6 +74,7 @@ int Main(int argc, char** argv) {
   }
   const absl::StatusOr<v1::ServerConfig> config = LoadServerConfig(config_file);
   if (!config.ok()) return Fail(config.status());
+  if (absl::Status status = ServerApp::Check(*config); !status.ok()) return Fail(status);
   if (check_only) {
     std::cout << config_file << ": ok\n";
     return 0;

@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "base/worker.h"
 #include "convert/convert.h"
@@ -29,6 +30,7 @@
 
 #include "server/auth/authorizer.h"
 #include "server/http/api_routes.h"
+#include "server/http/host_port.h"
 #include "server/http/http_server.h"
 #include "server/http/metrics.h"
 #include "server/http/metrics_source.h"
@@ -115,15 +117,18 @@ absl::StatusOr<std::vector<Receiver>> ReadReceivers(const v1::ServerConfig& conf
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ReadCredentials(const v1::ServerConfig& config) {
   if (config.insecure()) return grpc::InsecureServerCredentials();
-  TlsMaterial material;
-  for (const auto& [path, text] : {std::pair(&config.tls().certificate_file(), &material.certificate_chain),
-                                   std::pair(&config.tls().key_file(), &material.private_key),
-                                   std::pair(&config.tls().ca_file(), &material.ca)}) {
-    absl::StatusOr<std::string> content = ReadFile(*path);
-    if (!content.ok()) return content.status();
-    *text = *std::move(content);
-  }
-  return MakeServerCredentials(material);
+  absl::StatusOr<TlsMaterial> material =
+      ReadTlsFiles(config.tls().certificate_file(), config.tls().key_file(), config.tls().ca_file());
+  if (!material.ok()) return material.status();
+  return MakeServerCredentials(*material);
+}
+
+// gRPC takes a lot for an address: without a port it means 443, with one too large another.
+absl::Status CheckAddress(absl::string_view key, const std::string& address) {
+  const std::optional<HostPort> parsed = ParseHostPort(address);
+  if (parsed && !parsed->host.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " \"", address, "\" is not HOST:PORT, e.g. 0.0.0.0:7443 or [::]:7443"));
 }
 
 // Holds the data folder for this process; two servers on one database would each plan and notify.
@@ -399,6 +404,15 @@ absl::StatusOr<std::unique_ptr<ServerApp>> ServerApp::Start(const v1::ServerConf
 std::string ServerApp::grpc_address() const {
   const std::string& address = parts_->config.grpc_address();
   return absl::StrCat(HostOf(address), ":", parts_->grpc_port);
+}
+
+absl::Status ServerApp::Check(const v1::ServerConfig& config) {
+  for (const auto& [key, address] : {std::pair("grpc_address", &config.grpc_address()),
+                                     std::pair("http_address", &config.http_address())}) {
+    if (absl::Status status = CheckAddress(key, *address); !status.ok()) return status;
+  }
+  if (absl::Status status = ReadCredentials(config).status(); !status.ok()) return status;
+  return ReadReceivers(config).status();
 }
 
 std::string ServerApp::http_address() const { return parts_->http_server->address(); }

@@ -13,6 +13,10 @@ namespace weft {
 
 class ServerApp {
  public:
+  // What can be known of the configuration without starting: addresses, and that certificates, keys and
+  // secrets can be read and are what they should be. kInvalidArgument, kNotFound or kPermissionDenied, naming
+  // what.
+  static absl::Status Check(const v1::ServerConfig& config);
   // Opens the store, restores what it remembers, and listens. `config` has passed CompleteServerConfig.
   static absl::StatusOr<std::unique_ptr<ServerApp>> Start(const v1::ServerConfig& config, Clock& clock);
   // Stops: no new streams, parts in reverse order, all that was acknowledged is on disk.

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/tls_files.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/security/server_credentials.h"
 
@@ -30,13 +31,6 @@ absl::Status Authorize(const Identity& identity, absl::string_view method);
 // The caller's identity from its certificate; kUnauthenticated if it has none. Never the common name, never
 // "the first SAN".
 absl::StatusOr<Identity> PeerIdentity(const grpc::AuthContext& context);
-
-// PEM texts, not paths.
-struct TlsMaterial {
-  std::string certificate_chain;
-  std::string private_key;
-  std::string ca;
-};
 
 // Mutual TLS with the table above checked before each call. Thread-safe.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsMaterial& material);

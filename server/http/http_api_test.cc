@@ -157,7 +157,8 @@ TEST_F(HttpApiTest, DiscoveryNamesTheAddressThatTheClientUsed) {
 }
 
 TEST_F(HttpApiTest, ThePageIsServedAndNotSentAgainWhileItIsTheSame) {
-  for (const char* path : {"/", "/assets/weft.js", "/assets/weft.css", "/assets/weft.svg"}) {
+  for (const char* path :
+       {"/", "/findings/episode-1", "/assets/weft.js", "/assets/weft.css", "/assets/weft.svg"}) {
     const ClientResponse first = Fetch(fleet_.port(), path);
     ASSERT_EQ(first.status, 200) << path;
     EXPECT_FALSE(first.body.empty());

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "web/assets.h"
 
 namespace weft {
@@ -26,7 +27,10 @@ HttpResponse Serve(const WebAsset& asset, const HttpRequest& request) {
 
 void AddPageRoutes(Router& router) {
   for (const WebAsset& asset : WebAssets()) {
-    router.Get(asset.path, [&asset](const HttpRequest& request) { return Serve(asset, request); });
+    const Router::Handler serve = [&asset](const HttpRequest& request) { return Serve(asset, request); };
+    router.Get(asset.path, serve);
+    // Where notifications point to: the script reads the rest of the path.
+    if (absl::string_view(asset.path) == "/") router.Get("/findings/{id}", serve);
   }
 }
 

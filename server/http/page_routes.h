@@ -5,8 +5,9 @@
 
 namespace weft {
 
-// Adds "/" and "/assets/…". Answers carry an ETag and no-cache, so that a browser asks each time and a new
-// server's page is never mixed with an old one's script.
+// Adds "/", "/findings/{id}" (the same page, which shows that finding first) and "/assets/…". Answers carry
+// an ETag and no-cache, so that a browser asks each time and a new server's page is never mixed with an old
+// one's script.
 void AddPageRoutes(Router& router);
 
 }  // namespace weft

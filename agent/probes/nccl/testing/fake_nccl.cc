@@ -295,7 +295,7 @@ void Add(ncclDataType_t type, void* sum, const std::vector<const char*>& parts, 
     case ncclFloat64:
       return AddAll<double>(sum, parts, count, same, same);
     case ncclInt32:
-      return AddAll<int32_t>(sum, parts, count, same, same);
+      return AddAll<uint32_t>(sum, parts, count, same, same);  // wraps, as repeated sums in place do
     default:
       return AddAll<float>(sum, parts, count, same, same);
   }
