@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bench/sim/strategy.h"
@@ -77,6 +78,9 @@ Match MatchOf(const Finding& finding, const Fault& fault, const Scenario& scenar
       return MatchPair(finding, fault, rail, scenario);
     case FindingScope::kLeaf:
       if (IsOfALeaf(fault.kind) && finding.part == LeafName(fault.leaf)) return Match::kExact;
+      // The path between two leaves, of which this is one.
+      if (IsOfALeaf(fault.kind) && absl::StrContains(finding.part, LeafName(fault.leaf)))
+        return Match::kSymptom;
       return fault.kind == FaultKind::kFleet ? Match::kSymptom : Match::kNone;
     case FindingScope::kRail:
       return fault.kind == FaultKind::kFleet ? Match::kSymptom : Match::kNone;

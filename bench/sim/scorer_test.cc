@@ -89,6 +89,7 @@ TEST_F(ScorerTest, APairIsNotANodeAndALeafIsNoOtherLeaf) {
   const Fault leaf = LeafFault(FaultKind::kUplink, 1);
   EXPECT_EQ(MatchWith(MakeFinding(FindingScope::kLeaf, {}, "leaf-001"), leaf), Match::kExact);
   EXPECT_EQ(MatchWith(MakeFinding(FindingScope::kLeaf, {}, "leaf-002"), leaf), Match::kNone);
+  EXPECT_EQ(MatchWith(MakeFinding(FindingScope::kLeaf, {}, "leaf-001 - leaf-002"), leaf), Match::kSymptom);
   EXPECT_EQ(MatchWith(MakeFinding(FindingScope::kNode, {9}), leaf), Match::kSymptom);
   EXPECT_EQ(MatchWith(MakeFinding(FindingScope::kNode, {7}), leaf), Match::kNone);
 }
