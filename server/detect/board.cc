@@ -363,9 +363,16 @@ bool Board::Evaluate(Aspect aspect, const std::string& node) {
 
 // What a partner was once to blame for does not turn against the node when the partner recovers.
 void Board::MarkExplained(Aspect aspect, const std::string& node, Series& series) {
+  // Judging is dear, and nearly all samples are good: only these can be explained.
+  const auto can_be = [&](const Sample& sample) {
+    if (aspect == Aspect::kSpeed) return open_[Index(aspect)].count(sample.partner) != 0;
+    return sample.mine.state == SideReport::State::kFailed ||
+           sample.theirs.state == SideReport::State::kFailed;
+  };
   for (Sample& sample : series.samples) {
     bool& explained = sample.explained[Index(aspect)];
-    if (explained || Judge(aspect, series, sample).verdict != Verdict::kExplained) continue;
+    if (explained || !can_be(sample)) continue;
+    if (Judge(aspect, series, sample).verdict != Verdict::kExplained) continue;
     explained = true;
     changes_.nodes.insert(node);
   }
@@ -382,6 +389,7 @@ void Board::CountRuns(Aspect aspect, const std::string& node, Series& series) {
     }
     bad += verdict == Verdict::kBad;
     good += verdict == Verdict::kGood;
+    if (good >= options_.recovered_runs) break;  // nobody asks for more
   }
   Belief& belief = series.belief(aspect);
   if (belief.bad_runs == bad && belief.good_runs == good) return;

@@ -54,7 +54,7 @@ struct Belief {
   double expected = 0;                      // bytes per second, as when it was opened
   double ratio = 0;                         // observed / expected
   uint8_t bad_runs = 0;                     // newest runs in a row that are bad, at most 255
-  uint8_t good_runs = 0;                    // newest runs in a row that are good
+  uint8_t good_runs = 0;                    // the same that are good, counted up to recovered_runs
 };
 
 struct Series {

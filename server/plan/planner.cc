@@ -60,8 +60,15 @@ void Planner::SortByUrgency(const NodeIndex& nodes) {
     }
     return std::make_tuple(!suspect, stalest);
   };
-  std::stable_sort(waiting_.begin(), waiting_.end(),
-                   [&](const WaitingRun& a, const WaitingRun& b) { return urgency(a) < urgency(b); });
+  std::vector<std::tuple<bool, absl::Time, size_t>> order;  // the place last: equals keep theirs
+  order.reserve(waiting_.size());
+  for (size_t i = 0; i < waiting_.size(); ++i)
+    order.push_back(std::tuple_cat(urgency(waiting_[i]), std::tuple(i)));
+  std::sort(order.begin(), order.end());
+  std::vector<WaitingRun> sorted;
+  sorted.reserve(waiting_.size());
+  for (const auto& [calm, stalest, place] : order) sorted.push_back(std::move(waiting_[place]));
+  waiting_ = std::move(sorted);
 }
 
 Run Planner::MakeRun(const WaitingRun& waiting, const NodeIndex& nodes, absl::Time now) const {
