@@ -129,7 +129,9 @@ class Demo:
             if self._options.json == "-":
                 sys.stdout.write(text)
             else:
-                pathlib.Path(self._options.json).write_text(text, encoding="utf-8")
+                path = pathlib.Path(self._options.json)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
         else:
             self._summarise(facts)
         for failure in failures:

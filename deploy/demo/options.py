@@ -60,9 +60,12 @@ def _nodes(text):
 
 
 def _writable(path):
-    """Told now, not when minutes of measuring are over."""
-    if path not in ("", "-") and not os.access(os.path.dirname(path) or ".", os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write into the folder of '{path}'")
+    """Told now, not when minutes of measuring are over. Folders that are missing are made then."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if path not in ("", "-") and (os.path.isdir(path) or not (os.path.isdir(folder) and os.access(folder, os.W_OK))):
+        raise argparse.ArgumentTypeError(f"cannot write '{path}'")
     return path
 
 

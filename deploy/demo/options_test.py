@@ -35,6 +35,10 @@ class OptionsTest(unittest.TestCase):
             self.assertEqual(chosen.mute, options.Fault(3, 0.5))
             self.assertNotEqual(chosen.slow.index, 3)
 
+    def test_facts_may_go_into_a_folder_that_is_made_later(self):
+        for path in ("", "-", "facts.json", "build/that/is/not/there/facts.json"):
+            self.assertEqual(parse("--json", path).json, path)
+
     def test_refusals_say_why(self):
         self.assertIn("4 to 32", self.refused("--nodes", "3"))
         self.assertIn("outside 0.3 to 0.8", self.refused("--slow", "1=0.9"))
@@ -42,6 +46,8 @@ class OptionsTest(unittest.TestCase):
         self.assertIn("INDEX=RATIO", self.refused("--slow", "half"))
         self.assertIn("there is no node 8", self.refused("--slow", "8=0.5"))
         self.assertIn("same node", self.refused("--slow", "1=0.5", "--mute", "1=0.5"))
+        self.assertIn("cannot write", self.refused("--json", "/dev/null/facts.json"))
+        self.assertIn("cannot write", self.refused("--json", "/"))
         self.assertIn("unrecognized", self.refused("--nonsense"))
 
 
