@@ -146,6 +146,9 @@ class Store {
   // Works in bounded steps; returns the number of rows deleted (0: nothing left to do).
   virtual absl::StatusOr<uint64_t> DeleteOlderThan(absl::Time before, int32_t max_rows) = 0;
   virtual absl::StatusOr<StoreStats> Stats() = 0;
+  // Whether a batch of results could be stored now: asks the disk for room and commits a mark of its own.
+  // kUnavailable says what is in the way.
+  virtual absl::Status TestWrite() = 0;
 };
 
 }  // namespace weft

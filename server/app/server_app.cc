@@ -27,7 +27,7 @@
 #include "server/app/node_keeper.h"
 #include "server/app/plan_loop.h"
 #include "server/app/port_watch.h"
-
+#include "server/app/store_watch.h"
 #include "server/auth/authorizer.h"
 #include "server/http/api_routes.h"
 #include "server/http/host_port.h"
@@ -196,6 +196,7 @@ struct ServerApp::Parts {
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<HttpServer> http_server;
   std::unique_ptr<PortWatch> port_watch;
+  std::unique_ptr<StoreWatch> store_watch;
   int grpc_port = 0;
   std::atomic<bool> running = false;
 };
@@ -244,6 +245,7 @@ void ServerApp::Parts::Wire() {
   detect_loop =
       std::make_unique<DetectLoop>(std::move(detect_options), Detector(DetectorOptionsOf(config.detector())),
                                    *store, clock, outbox_mutex, view, *counters);
+  store_watch = std::make_unique<StoreWatch>(*store, clock);
   retention = std::make_unique<Worker>("retention", clock, [this] { return DeleteOld(); });
 
   QueriesOptions query_options;
@@ -321,6 +323,7 @@ void ServerApp::Parts::StartLoops() {
   detect_loop->Start();
   for (const auto& loop : delivery_loops) loop->Start();
   retention->Start();
+  store_watch->Start();
   http_server->Start();
   port_watch->Start();
   running = true;
@@ -333,6 +336,7 @@ ServerApp::Parts::~Parts() {
   streams.Drain();
   if (grpc_server != nullptr)
     grpc_server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoSeconds(kStopWithin));
+  if (store_watch != nullptr) store_watch->Stop();
   if (retention != nullptr) retention->Stop();
   for (const auto& loop : delivery_loops) loop->Stop();
   if (detect_loop != nullptr) detect_loop->Stop();
@@ -385,7 +389,7 @@ absl::Duration ServerApp::Parts::DeleteOld() {
 absl::Status ServerApp::Parts::Ready() const {
   if (!running) return absl::UnavailableError("starting or stopping");
   if (port_watch->failed()) return absl::UnavailableError("the gRPC port does not answer");
-  return absl::OkStatus();
+  return store_watch->status();
 }
 
 ServerApp::ServerApp(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

@@ -1,7 +1,11 @@
 #include "store/sqlite/sqlite_store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,12 +33,26 @@ using sqlite::Database;
 constexpr absl::Duration kCheckTime = absl::Seconds(10);
 
 uint64_t FileBytes(const std::string& path) {
+constexpr off_t kRoom = 1 << 20;  // the largest batch of an agent
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
 class SqliteStore : public Store {
  public:
+// Reserves what a batch may need and gives it back. A commit of one page may still find room where a batch
+// would not.
+absl::Status CheckRoom(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  int error = fd < 0 ? errno : posix_fallocate(fd, 0, kRoom);
+  while (error == EINTR) error = posix_fallocate(fd, 0, kRoom);
+  if (fd >= 0) close(fd);
+  unlink(path.c_str());
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no room for 1 MiB at ", path, ": ",
+                                             std::error_code(error, std::generic_category()).message()));
+}
+
   SqliteStore(std::string path, std::unique_ptr<sqlite::GroupWriter> writer,
               std::unique_ptr<sqlite::ReadPool> readers)
       : path_(std::move(path)), readers_(std::move(readers)), writer_(std::move(writer)) {}
@@ -141,6 +159,15 @@ class SqliteStore : public Store {
   }
 
  private:
+  absl::Status TestWrite() override {
+    if (absl::Status status = CheckRoom(path_ + "-room"); !status.ok()) return status;
+    return writer_->Run([](Database& database) {
+      return sqlite::Query(database,
+                           "INSERT INTO counter (name, value) VALUES ('test_write', 1) "
+                           "ON CONFLICT (name) DO UPDATE SET value = value + 1")
+          .Run();
+    });
+  }
   // A write that also answers something.
   template <typename Work>
   auto Write(Work work) -> decltype(work(std::declval<Database&>())) {
