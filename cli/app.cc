@@ -143,6 +143,16 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
+// Whatever is typed may end up in a request or an error, and both are UTF-8.
+absl::Status CheckUtf8(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (IsValidUtf8(argv[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weft: argument ", i, " \"", EscapeControl(ToValidUtf8(argv[i])), "\" is not valid UTF-8"));
+  }
+  return absl::OkStatus();
+}
+
 int ParseAndRun(CLI::App& app, Context& context, int argc, const char* const* argv) {
   try {
     app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 only reads them
@@ -178,6 +188,10 @@ void AddLimit(CLI::App& verb, int* limit) {
 
 int Main(int argc, const char* const* argv) try {
   Context context;
+  if (absl::Status status = CheckUtf8(argc, argv); !status.ok()) {
+    context.SayError(status);
+    return kUsage;
+  }
   CLI::App app(kDescription);
   AddAll(app, context);
   if (argc <= 1) {

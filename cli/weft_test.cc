@@ -209,6 +209,17 @@ TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
   }
 }
 
+TEST_F(WeftTest, AnArgumentThatIsNotUtf8IsRefusedInOneLine) {
+  Populate();
+  for (const char* line : {"node get gpu\xff", "finding get \xc3", "run list --node \xe9", "help \xff",
+                           "maintenance create --nodes gpu001 --for 1h --reason caf\xe9", "node \xff"}) {
+    const Outcome outcome = Weft(line);
+    EXPECT_EQ(outcome.code, 2) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, MatchesRegex("error: weft: argument [0-9]+ .* is not valid UTF-8\n")) << line;
+  }
+}
+
 TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
   Populate();
   EXPECT_THAT(Weft("nod list").err, HasSubstr("unknown command \"nod\". Did you mean node?"));
