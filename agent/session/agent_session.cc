@@ -262,6 +262,7 @@ void AgentSession::QueueBatch(absl::Duration now) {
   const std::vector<SpooledRecord> records = parts_.spool->Offer(kBatchRecords, kBatchBytes);
   if (records.empty()) return;
   v1::ConnectRequest request;
+  heartbeat.set_spool_damaged_files(stats.damaged_files);
   request.mutable_results()->set_epoch(parts_.spool->epoch());
   for (const SpooledRecord& record : records) {
     v1::SpoolRecord& out = *request.mutable_results()->add_records();

@@ -353,10 +353,11 @@ void ServerApp::Parts::OnAgentEvent(AgentEvent event) {
   const std::string& id = event.node_id;
   if (const auto* connected = std::get_if<AgentConnected>(&event.what)) {
     view.SetConnected(id, {connected->record.last_seen, connected->record.clock_offset,
-                           connected->record.spool_lost_records});
+                           connected->record.spool_lost_records, 0});
     detect_loop->Wake();
   } else if (const auto* beat = std::get_if<AgentHeartbeat>(&event.what)) {
-    view.SetConnected(id, {beat->received, beat->clock_offset, beat->spool_lost_records});
+    view.SetConnected(
+        id, {beat->received, beat->clock_offset, beat->spool_lost_records, beat->spool_damaged_files});
     return;
   } else if (std::holds_alternative<AgentGone>(event.what)) {
     const auto all = view.Connected();
