@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "spdlog/spdlog.h"
 #include "store/sqlite/counter_rows.h"
@@ -31,15 +33,13 @@ using sqlite::Database;
 
 // A large database is checked for this long at start, not longer: the server must come up.
 constexpr absl::Duration kCheckTime = absl::Seconds(10);
+constexpr off_t kRoom = 1 << 20;  // the largest batch of an agent
 
 uint64_t FileBytes(const std::string& path) {
-constexpr off_t kRoom = 1 << 20;  // the largest batch of an agent
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-class SqliteStore : public Store {
- public:
 // Reserves what a batch may need and gives it back. A commit of one page may still find room where a batch
 // would not.
 absl::Status CheckRoom(const std::string& path) {
@@ -53,6 +53,8 @@ absl::Status CheckRoom(const std::string& path) {
                                              std::error_code(error, std::generic_category()).message()));
 }
 
+class SqliteStore : public Store {
+ public:
   SqliteStore(std::string path, std::unique_ptr<sqlite::GroupWriter> writer,
               std::unique_ptr<sqlite::ReadPool> readers)
       : path_(std::move(path)), readers_(std::move(readers)), writer_(std::move(writer)) {}
@@ -157,8 +159,6 @@ absl::Status CheckRoom(const std::string& path) {
   absl::StatusOr<StoreStats> Stats() override {
     return readers_->Run([&](Database& database) { return ReadStats(database); });
   }
-
- private:
   absl::Status TestWrite() override {
     if (absl::Status status = CheckRoom(path_ + "-room"); !status.ok()) return status;
     return writer_->Run([](Database& database) {
@@ -168,6 +168,8 @@ absl::Status CheckRoom(const std::string& path) {
           .Run();
     });
   }
+
+ private:
   // A write that also answers something.
   template <typename Work>
   auto Write(Work work) -> decltype(work(std::declval<Database&>())) {
@@ -212,8 +214,12 @@ absl::Status QuickCheck(Database& database) {
     return absl::OkStatus();
   }
   if (!query.status().ok() || answer == "ok") return query.status();
-  return absl::DataLossError(absl::StrCat("database ", database.path(), " is damaged: ", answer,
-                                          "; keep the file and restore a backup"));
+  // SQLite's own words ("Bad ptr map entry …") help only who repairs databases, and take several lines.
+  return absl::DataLossError(
+      absl::StrCat("database ", database.path(),
+                   " is damaged. Keep it and the files -wal and -shm beside it for repair, and restore a "
+                   "backup or begin anew with another data_dir (SQLite says: ",
+                   absl::StrJoin(absl::StrSplit(answer, '\n'), "; "), ")"));
 }
 
 absl::Status LimitSize(Database& database, uint64_t max_bytes) {
