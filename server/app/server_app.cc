@@ -226,7 +226,7 @@ void ServerApp::Parts::Wire() {
   counter_options.receivers = ReceiverNames(config);
   counters = std::make_unique<MetricCounters>(counter_options);
   plan_loop = std::make_unique<PlanLoop>(SchedulesOf(config), FromProto(config.reconnect_spread()), *store,
-                                         clock, streams);
+                                         clock, streams, *counters);
   node_keeper = std::make_unique<NodeKeeper>(*store, clock, view);
   for (const Receiver& receiver : receivers) {
     delivery_loops.push_back(

@@ -49,7 +49,8 @@ inline constexpr MetricName kLastRun = {"weft_probe_last_run_timestamp_seconds",
 inline constexpr MetricName kLastSuccess = {"weft_probe_last_success_timestamp_seconds",
                                             "When the node last took part in a successful run of the probe."};
 inline constexpr MetricName kRuns = {
-    "weft_probe_runs_total", "Results of the node in the probe since the server started, by outcome."};
+    "weft_probe_runs_total",
+    "Results of the node in the probe, and leases that it declined, since the server started, by outcome."};
 inline constexpr MetricName kUncountedRuns = {
     "weft_probe_runs_uncounted_total",
     "Results left out of weft_probe_runs_total because it has too many series already."};
@@ -133,7 +134,8 @@ class MetricCounters {
  public:
   explicit MetricCounters(const MetricCountersOptions& options);
 
-  // One stored result of the node: its current hostname, plan time of the run.
+  // One stored result of the node: its current hostname, plan time of the run; InfinitePast for a lease that
+  // it declined.
   void CountRun(absl::string_view hostname, absl::string_view probe, Outcome outcome, absl::Time time)
       WEFT_EXCLUDES(mutex_);
   // An episode opened.

@@ -203,7 +203,7 @@ void AgentStream::HandleLeaseReply(const v1::LeaseReply& reply) {
   LeaseAnswered answer;
   answer.run_id = reply.run_id();
   answer.accepted = reply.accepted();
-  if (reply.outcome() >= v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_YIELDED) {
+  if (reply.outcome() > v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_YIELDED) {
     answer.outcome = static_cast<Outcome>(reply.outcome());
   }
   answer.detail = CutUtf8(EscapeControl(reply.detail()), kMaxDetailBytes);
