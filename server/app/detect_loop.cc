@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convert/finding_text.h"
 #include "spdlog/spdlog.h"
 
 namespace weft {
@@ -48,6 +49,17 @@ void HoldMissing(const std::vector<NodeView>& views, EpisodeInput& input) {
       input.findings.push_back(finding);
   }
 }
+std::string NamesOf(const Finding& finding, const NodeLookup& nodes) {
+  v1::Finding named;
+  named.set_scope(static_cast<v1::FindingScope>(finding.scope));
+  named.set_part(finding.part);
+  for (const std::string& id : finding.node_ids) {
+    const Node* node = nodes(id);
+    named.add_hostnames(node == nullptr ? id : node->hostname);
+  }
+  return SubjectOf(named);
+}
+
 
 }  // namespace
 
@@ -180,9 +192,10 @@ void DetectLoop::CountChanges(const EpisodeChanges& changes, const EpisodeInput&
                                    [&](const Episode& open) { return open.id == episode.id; });
     if (!known) {
       counters_.CountRegression(episode.finding.scope, episode.finding.probe);
-      spdlog::info("finding {} opened: {}", episode.id, episode.finding.summary);
+      spdlog::info("finding {} opened: {}: {}", episode.id, NamesOf(episode.finding, before.nodes),
+                   episode.finding.summary);
     } else if (!episode.is_open()) {
-      spdlog::info("finding {} resolved", episode.id);
+      spdlog::info("finding {} resolved: {}", episode.id, NamesOf(episode.finding, before.nodes));
     }
   }
   for (const Delivery& delivery : before.deliveries) {
