@@ -76,6 +76,7 @@ void AddPlainCommands(CLI::App& app, Context& context) {
   CLI::App* version = app.add_subcommand("version", "Version of this program");
   version->callback([&context] {
     context.Choose([&context] {
+      if (context.WantsJson()) return context.PrintJson(JsonObject({{"version", Version()}}));
       context.Print(absl::StrCat("weft ", Version(), "\n"));
       return absl::OkStatus();
     });
@@ -91,6 +92,7 @@ void AddAll(CLI::App& app, Context& context) {
   app.footer(kFooter);
   app.fallthrough();
   app.require_subcommand(1);
+  app.set_version_flag("--version", absl::StrCat("weft ", Version()), "Version of this program");
   AddGlobalFlags(app, context.flags());
   AddNodeCommands(app, context);
   AddRunCommands(app, context);
@@ -158,6 +160,9 @@ int ParseAndRun(CLI::App& app, Context& context, int argc, const char* const* ar
     app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 only reads them
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
+    return kOk;
+  } catch (const CLI::CallForVersion& version) {
+    std::fputs(absl::StrCat(version.what(), "\n").c_str(), stdout);
     return kOk;
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error);
