@@ -241,6 +241,15 @@ TEST_F(WeftTest, ProxiesOfTheEnvironmentAreIgnored) {
     environment_[name] = "http://127.0.0.1:1";
   }
   EXPECT_EQ(Weft("node list").code, 0);
+TEST_F(WeftTest, AFailedConnectionIsSaidByWeftAlone) {
+  for (const char* server : {"127.0.0.1:1", "no-such-host.invalid", "unix:/no/socket"}) {
+    const Outcome outcome = Weft(absl::StrCat("server status --timeout 5s --server ", server));
+    EXPECT_THAT(outcome.err, MatchesRegex("error: [^\n]*\n")) << server;
+  }
+  environment_.erase("WEFT_INSECURE");
+  EXPECT_THAT(Weft("server status --timeout 5s").err, MatchesRegex("error: [^\n]*\n")) << "TLS to plain text";
+}
+
   EXPECT_EQ(Weft(absl::StrCat("node list --server localhost:", port_)).code, 0);
   EXPECT_EQ(Weft(absl::StrCat("node list --server unix:", folder_.path(), "/socket")).code, 0);
   environment_["no_proxy"] = "10.0.0.0/8";
