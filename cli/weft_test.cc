@@ -125,7 +125,8 @@ class WeftTest : public ::testing::Test {
 TEST_F(WeftTest, EveryQueryAnswersInAllFormats) {
   Populate();
   for (const char* command : {"node list", "node get gpu001", "node slow", "node history gpu001", "run list",
-                              "finding list", "finding get e1", "delivery list", "maintenance list"}) {
+                              "run get run-1", "version", "check node gpu001", "finding list",
+                              "finding get e1", "delivery list", "maintenance list"}) {
     for (const char* format : {"table", "wide", "json"}) {
       const Outcome outcome = Weft(absl::StrCat(command, " -o ", format));
       EXPECT_EQ(outcome.code, 0) << command << ": " << outcome.err;
@@ -179,6 +180,11 @@ TEST_F(WeftTest, HelpIsOfTheProgramOrOfTheCommandAskedFor) {
 TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
   Populate();
   const std::map<std::string, int> expected = {{"version", 0},
+                                               {"--version", 0},
+                                               {"run get nothing", 3},
+                                               {"run list --since yesterday", 2},
+                                               {"node remove nobody", 3},
+                                               {"node remove", 2},
                                                {"", 0},
                                                {"help", 0},
                                                {"help exit-codes", 0},
@@ -223,7 +229,7 @@ TEST_F(WeftTest, AnArgumentThatIsNotUtf8IsRefusedInOneLine) {
 TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
   Populate();
   EXPECT_THAT(Weft("nod list").err, HasSubstr("unknown command \"nod\". Did you mean node?"));
-  EXPECT_THAT(Weft("node").err, HasSubstr("needs one of: list, get, slow, history"));
+  EXPECT_THAT(Weft("node").err, HasSubstr("needs one of: list, get, slow, history, remove"));
   EXPECT_THAT(Weft("node --wrong").err, HasSubstr("--wrong"));
   EXPECT_THAT(Weft("node lst").err, HasSubstr("unknown command \"lst\". Did you mean list?"));
   EXPECT_THAT(Weft("node get gpu01").err, HasSubstr("Did you mean gpu001"));
@@ -235,12 +241,6 @@ TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
               HasSubstr("no-such-host.invalid:7443"));
 }
 
-TEST_F(WeftTest, ProxiesOfTheEnvironmentAreIgnored) {
-  Populate();
-  for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy"}) {
-    environment_[name] = "http://127.0.0.1:1";
-  }
-  EXPECT_EQ(Weft("node list").code, 0);
 TEST_F(WeftTest, AFailedConnectionIsSaidByWeftAlone) {
   for (const char* server : {"127.0.0.1:1", "no-such-host.invalid", "unix:/no/socket"}) {
     const Outcome outcome = Weft(absl::StrCat("server status --timeout 5s --server ", server));
@@ -250,6 +250,12 @@ TEST_F(WeftTest, AFailedConnectionIsSaidByWeftAlone) {
   EXPECT_THAT(Weft("server status --timeout 5s").err, MatchesRegex("error: [^\n]*\n")) << "TLS to plain text";
 }
 
+TEST_F(WeftTest, ProxiesOfTheEnvironmentAreIgnored) {
+  Populate();
+  for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy"}) {
+    environment_[name] = "http://127.0.0.1:1";
+  }
+  EXPECT_EQ(Weft("node list").code, 0);
   EXPECT_EQ(Weft(absl::StrCat("node list --server localhost:", port_)).code, 0);
   EXPECT_EQ(Weft(absl::StrCat("node list --server unix:", folder_.path(), "/socket")).code, 0);
   environment_["no_proxy"] = "10.0.0.0/8";
@@ -293,6 +299,46 @@ TEST_F(WeftTest, CheckNodeHasItsOwnExitCodes) {
   }
   EXPECT_EQ(Weft("check node gpu001").out, "OK: weft: gpu001: 25.0 GB/s, 100% of expected 25.0 GB/s\n");
   EXPECT_THAT(Weft("check node self").out, StartsWith("UNKNOWN: weft: "));
+}
+
+TEST_F(WeftTest, VersionAndCheckAnswerInJsonToo) {
+  Populate();
+  EXPECT_EQ(Weft("--version").out, Weft("version").out);
+  EXPECT_THAT(Weft("version").out, MatchesRegex("weft [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(Weft("version -o json").out, MatchesRegex("\\{\\s*\"version\": \"[0-9.]+\"\\s*\\}\\s*"));
+  const Outcome slow = Weft("check node gpu002 -o json");
+  EXPECT_EQ(slow.code, 1);
+  EXPECT_THAT(slow.out, AllOf(HasSubstr("\"verdict\": \"WARNING\""), HasSubstr("\"node\": \"gpu002\""),
+                              HasSubstr("\"detail\": ")));
+  const Outcome unreachable = Weft("check node gpu002 -o json --server 127.0.0.1:1");
+  EXPECT_EQ(unreachable.code, 3);
+  EXPECT_THAT(unreachable.out, HasSubstr("\"verdict\": \"UNKNOWN\""));
+}
+
+TEST_F(WeftTest, RunsAreFoundByProbeTimeAndId) {
+  Populate();
+  fleet_.AddRun("run-2", "id-1", "id-3");
+  EXPECT_THAT(Weft("run list --probe fabric_write --since 1h -o wide").out,
+              AllOf(HasSubstr("run-1"), HasSubstr("run-2")));
+  EXPECT_THAT(Weft("run list --probe other -o wide").out, Not(HasSubstr("run-1")));
+  EXPECT_THAT(Weft("run list --node gpu003 --probe fabric_write -o wide").out,
+              AllOf(HasSubstr("run-2"), Not(HasSubstr("run-1"))));
+  EXPECT_THAT(Weft("run list --since 2100-01-01T00:00:00Z -o wide").out, Not(HasSubstr("run-1")));
+  EXPECT_THAT(Weft("run get run-1").out,
+              AllOf(HasSubstr("run\trun-1\n"), HasSubstr("\n0\tgpu001\tOK\t25.0 GB/s"),
+                    HasSubstr("\n1\tgpu002\tOK\t25.0 GB/s")));
+}
+
+TEST_F(WeftTest, ANodeThatIsAwayIsRemovedAndAConnectedOneIsNot) {
+  Populate();
+  const Outcome connected = Weft("node remove gpu001 --by bob");
+  EXPECT_EQ(connected.code, 1);
+  EXPECT_THAT(connected.err, HasSubstr("the agent of gpu001 (id-1) is connected; stop it first"));
+  const Outcome removed = Weft("node remove gpu003 --by bob");
+  EXPECT_EQ(removed.code, 0) << removed.err;
+  EXPECT_THAT(removed.err, HasSubstr("Removed gpu003 (id-3); 0 open findings"));
+  EXPECT_THAT(Weft("node list").out, Not(HasSubstr("gpu003")));
+  EXPECT_EQ(Weft("node get gpu003").code, 3);
 }
 
 TEST_F(WeftTest, AWindowIsCreatedListedAndEnded) {

@@ -66,7 +66,7 @@ absl::Status PlanLoop::Recover() {
     last_success_[record.node.id] = record.last_success;
     hostnames_[record.node.id] = record.node.hostname;
   }
-  absl::StatusOr<std::vector<Run>> newest = store_.ListRuns("", {1, ""});
+  absl::StatusOr<std::vector<Run>> newest = store_.ListRuns({}, {1, ""});
   if (!newest.ok()) return newest.status();
   absl::Time start = clock_.Now();
   if (!newest->empty()) start = std::max(start, newest->front().plan_time + absl::Milliseconds(1));

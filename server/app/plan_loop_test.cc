@@ -45,7 +45,7 @@ class PlanLoopTest : public testing::Test {
   weft::Run AwaitRun(RunState state) {
     const absl::Time deadline = absl::Now() + absl::Seconds(60);
     while (absl::Now() < deadline) {
-      const auto runs = store_->ListRuns("", {1, ""});
+      const auto runs = store_->ListRuns({}, {1, ""});
       if (runs.ok() && !runs->empty() && runs->front().state == state) return runs->front();
       std::this_thread::yield();
     }

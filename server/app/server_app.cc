@@ -252,6 +252,10 @@ void ServerApp::Parts::Wire() {
   query_options.version = std::string(Version());
   query_options.stale_after = StaleAfter(config);
   query_options.on_windows_changed = [this] { detect_loop->Wake(); };
+  query_options.on_node_removed = [this](const std::string& id, const std::string& note) {
+    spdlog::info("{} ({})", note, id);
+    detect_loop->NoteRemoved(id, note);
+  };
   queries = std::make_unique<Queries>(*store, view, clock, query_options);
   MetricsSourceOptions metrics_options;
   metrics_options.version = std::string(Version());

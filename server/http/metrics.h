@@ -89,10 +89,10 @@ inline constexpr MetricName kIngestDuplicates = {
     "weft_ingest_duplicates_total", "Records that came again and were ignored since the server started."};
 inline constexpr MetricName kAgentLostRecords = {
     "weft_agent_lost_records", "Records that agents report lost in the present life of their spools."};
-inline constexpr MetricName kStoreRows = {
 inline constexpr MetricName kAgentDamagedFiles = {
     "weft_agent_spool_damaged_files",
     "Files that agents report to have found damaged in the present life of their spools."};
+inline constexpr MetricName kStoreRows = {
     "weft_store_rows", "Rows written since the database was made, retention apart, by table."};
 inline constexpr MetricName kStoreBytes = {"weft_store_bytes",
                                            "Size of the database on disk, write-ahead log included."};
@@ -190,9 +190,9 @@ struct MetricsSnapshot {
   std::map<std::string, uint64_t> rejected;  // by reason
   uint64_t duplicates = 0;
   uint64_t lost_records = 0;
+  uint64_t damaged_files = 0;
   std::optional<StoreStats> store;
   uint64_t detector_lag_results = 0;
-  uint64_t damaged_files = 0;
   std::optional<absl::Duration> detector_lag;     // unknown: not exposed
   std::map<std::string, uint64_t> webhook_queue;  // by receiver; all receivers of the configuration
   std::map<std::string, bool> sources;

@@ -64,14 +64,21 @@ class SqliteStore : public Store {
   }
   absl::StatusOr<std::vector<NodeRecord>> ListNodes() override { return readers_->Run(&sqlite::ListNodes); }
 
+  absl::Status RemoveNode(absl::string_view node_id) override {
+    return writer_->Run([&](Database& database) { return sqlite::RemoveNode(database, node_id); });
+  }
+
   absl::Status PutRuns(const std::vector<Run>& runs) override {
     return writer_->Run([&](Database& database) { return sqlite::PutRuns(database, runs); });
   }
   absl::Status FinishRuns(const std::vector<Run>& runs) override {
     return writer_->Run([&](Database& database) { return sqlite::FinishRuns(database, runs); });
   }
-  absl::StatusOr<std::vector<Run>> ListRuns(absl::string_view node_id, const PageRequest& page) override {
-    return readers_->Run([&](Database& database) { return sqlite::ListRuns(database, node_id, page); });
+  absl::StatusOr<std::vector<Run>> ListRuns(const RunFilter& filter, const PageRequest& page) override {
+    return readers_->Run([&](Database& database) { return sqlite::ListRuns(database, filter, page); });
+  }
+  absl::StatusOr<Run> GetRun(absl::string_view id) override {
+    return readers_->Run([&](Database& database) { return sqlite::GetRun(database, id); });
   }
   absl::StatusOr<std::vector<Run>> ListActiveRuns() override {
     return readers_->Run(&sqlite::ListActiveRuns);
