@@ -15,7 +15,7 @@ namespace weft {
 
 class StoreWatch {
  public:
-  StoreWatch(Store& store, Clock& clock, absl::Duration every = absl::Seconds(10));
+  StoreWatch(Store& store, Clock& clock, absl::Duration every = absl::Seconds(5));
   void Start() { worker_.Start(); }
   void Stop() { worker_.Stop(); }
   // How the latest try went, kUnavailable "cannot store: …" or OK. Any thread, quick.
