@@ -76,6 +76,7 @@ void AddPlainCommands(CLI::App& app, Context& context) {
   CLI::App* version = app.add_subcommand("version", "Version of this program");
   version->callback([&context] {
     context.Choose([&context] {
+      if (context.WantsJson()) return context.PrintJson(JsonObject({{"version", Version()}}));
       context.Print(absl::StrCat("weft ", Version(), "\n"));
       return absl::OkStatus();
     });
@@ -91,6 +92,7 @@ void AddAll(CLI::App& app, Context& context) {
   app.footer(kFooter);
   app.fallthrough();
   app.require_subcommand(1);
+  app.set_version_flag("--version", absl::StrCat("weft ", Version()), "Version of this program");
   AddGlobalFlags(app, context.flags());
   AddNodeCommands(app, context);
   AddRunCommands(app, context);
@@ -143,11 +145,24 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
+// Whatever is typed may end up in a request or an error, and both are UTF-8.
+absl::Status CheckUtf8(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (IsValidUtf8(argv[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weft: argument ", i, " \"", EscapeControl(ToValidUtf8(argv[i])), "\" is not valid UTF-8"));
+  }
+  return absl::OkStatus();
+}
+
 int ParseAndRun(CLI::App& app, Context& context, int argc, const char* const* argv) {
   try {
     app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 only reads them
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
+    return kOk;
+  } catch (const CLI::CallForVersion& version) {
+    std::fputs(absl::StrCat(version.what(), "\n").c_str(), stdout);
     return kOk;
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error);
@@ -178,6 +193,10 @@ void AddLimit(CLI::App& verb, int* limit) {
 
 int Main(int argc, const char* const* argv) try {
   Context context;
+  if (absl::Status status = CheckUtf8(argc, argv); !status.ok()) {
+    context.SayError(status);
+    return kUsage;
+  }
   CLI::App app(kDescription);
   AddAll(app, context);
   if (argc <= 1) {

@@ -42,8 +42,12 @@ absl::Status CheckNode(Context& context, const Flags& flags) {
   const std::string node = flags.node == "self" ? OwnHostname() : flags.node;
   const auto asked = Ask(context, node);
   const CheckReport report = asked.ok() ? *asked : ReportOf(node, asked.status());
-  context.Print(absl::StrCat(report.line, "\n"));
   context.ExitWith(CheckExitCode(report.verdict, flags.style));
+  if (context.WantsJson()) {
+    return context.PrintJson(JsonObject(
+        {{"verdict", VerdictName(report.verdict)}, {"node", report.node}, {"detail", report.detail}}));
+  }
+  context.Print(absl::StrCat(report.line, "\n"));
   return absl::OkStatus();
 }
 

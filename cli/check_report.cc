@@ -1,6 +1,9 @@
 #include "cli/check_report.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/text_of.h"
@@ -8,19 +11,6 @@
 
 namespace weft::cli {
 namespace {
-
-const char* Word(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk:
-      return "OK";
-    case Verdict::kWarning:
-      return "WARNING";
-    case Verdict::kCritical:
-      return "CRITICAL";
-    default:
-      return "UNKNOWN";
-  }
-}
 
 // Missing agents are the state's business: they say that nothing is known, not that the node is bad.
 bool Blames(const v1::Finding& finding) {
@@ -76,32 +66,52 @@ std::string StatePart(const v1::NodeStatus& status, absl::Time now) {
   }
 }
 
-std::string FindingPart(const v1::Finding& finding) {
+// The line names the node already.
+std::string SummaryOn(absl::string_view node, absl::string_view summary) {
+  if (absl::ConsumePrefix(&summary, node) && !absl::ConsumePrefix(&summary, ": "))
+    absl::ConsumePrefix(&summary, " ");
+  return std::string(summary);
+}
+
+std::string FindingPart(const v1::Finding& finding, absl::string_view node) {
   const std::string since =
       finding.has_since_time()
           ? absl::StrCat(" since ", LocalTimeText(TimeOf(true, finding.since_time()), LocalZone()))
           : "";
-  return absl::StrCat(finding.summary().empty() ? "degraded" : finding.summary(), since);
+  return absl::StrCat(finding.summary().empty() ? "degraded" : SummaryOn(node, finding.summary()), since);
 }
 
-std::string Line(Verdict verdict, absl::string_view node, absl::string_view what) {
-  return EscapeControl(ToValidUtf8(absl::StrCat(Word(verdict), ": weft: ", node, ": ", what)));
+CheckReport MakeReport(Verdict verdict, std::string node, std::string detail) {
+  std::string line =
+      EscapeControl(ToValidUtf8(absl::StrCat(VerdictName(verdict), ": weft: ", node, ": ", detail)));
+  return {verdict, std::move(node), std::move(detail), std::move(line)};
 }
 
 }  // namespace
 
+const char* VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk:
+      return "OK";
+    case Verdict::kWarning:
+      return "WARNING";
+    case Verdict::kCritical:
+      return "CRITICAL";
+    default:
+      return "UNKNOWN";
+  }
+}
+
 CheckReport ReportOf(const v1::NodeStatus& status, const Findings& findings, absl::Time now) {
   const v1::Finding* worst = Worst(findings);
-  CheckReport report;
-  report.verdict = VerdictOf(status, worst);
-  const std::string what = worst == nullptr ? StatePart(status, now) : FindingPart(*worst);
-  report.line = Line(report.verdict, status.node().hostname(),
-                     absl::StrCat(what, status.muted() ? " (in maintenance)" : ""));
-  return report;
+  const std::string& hostname = status.node().hostname();
+  const std::string what = worst == nullptr ? StatePart(status, now) : FindingPart(*worst, hostname);
+  return MakeReport(VerdictOf(status, worst), hostname,
+                    absl::StrCat(what, status.muted() ? " (in maintenance)" : ""));
 }
 
 CheckReport ReportOf(const std::string& node, const absl::Status& failure) {
-  return {Verdict::kUnknown, Line(Verdict::kUnknown, node, std::string(failure.message()))};
+  return MakeReport(Verdict::kUnknown, node, std::string(failure.message()));
 }
 
 int CheckExitCode(Verdict verdict, ExitStyle style) {

@@ -20,8 +20,13 @@ using Findings = google::protobuf::RepeatedPtrField<v1::Finding>;
 
 struct CheckReport {
   Verdict verdict = Verdict::kUnknown;
-  std::string line;  // one line, escaped, without its break
+  std::string node;    // as it was asked for, or its hostname
+  std::string detail;  // why
+  std::string line;    // all of it in one line, escaped, without its break
 };
+
+// "OK", "WARNING", "CRITICAL" or "UNKNOWN".
+const char* VerdictName(Verdict verdict);
 
 // `findings`: the open ones that name the node. One that blames the node itself decides before its state
 // does.

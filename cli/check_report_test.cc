@@ -62,6 +62,11 @@ TEST(CheckReportTest, TheWorstFindingAgainstTheNodeDecides) {
   const v1::NodeStatus status = Status(v1::NODE_STATE_DEGRADED);
   const auto warning = ReportOf(status, One(v1::FINDING_SCOPE_NODE, v1::SEVERITY_WARNING), Now());
   EXPECT_EQ(warning.line, "WARNING: weft: gpu017: writes at 61% of expected");
+  Findings named = One(v1::FINDING_SCOPE_NODE, v1::SEVERITY_WARNING);
+  named[0].set_summary("gpu017: writes at 61% of expected");
+  EXPECT_EQ(ReportOf(status, named, Now()).line, warning.line) << "the node stands there once";
+  named[0].set_summary("gpu017 mlx5_0: writes at 61% of expected");
+  EXPECT_EQ(ReportOf(status, named, Now()).line, "WARNING: weft: gpu017: mlx5_0: writes at 61% of expected");
   EXPECT_EQ(ReportOf(status, One(v1::FINDING_SCOPE_NIC, v1::SEVERITY_CRITICAL), Now()).verdict,
             Verdict::kCritical);
   EXPECT_EQ(ReportOf(Status(v1::NODE_STATE_MISSING), One(v1::FINDING_SCOPE_NODE, v1::SEVERITY_WARNING), Now())

@@ -1,10 +1,12 @@
 #include "cli/context.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/time_text.h"
 
 namespace weft::cli {
@@ -13,6 +15,11 @@ namespace {
 void Write(std::FILE* file, absl::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
 
 }  // namespace
+
+std::string OwnUser() {
+  const char* user = std::getenv("USER");
+  return user == nullptr || !IsValidUtf8(user) ? "" : user;
+}
 
 absl::StatusOr<Client*> Context::Connect() {
   if (client_ != nullptr) return client_.get();

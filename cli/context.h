@@ -25,6 +25,9 @@ struct GlobalFlags {
   bool verbose = false;
 };
 
+// Who runs this, as USER says; empty when it is not set or not UTF-8.
+std::string OwnUser();
+
 class Context {
  public:
   GlobalFlags& flags() { return flags_; }

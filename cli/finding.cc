@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/text_of.h"
 #include "cli/time_text.h"
+#include "convert/finding_text.h"
 #include "weft/v1/finding.grpc.pb.h"
 
 namespace weft::cli {
@@ -64,7 +65,7 @@ Table FindingTable(const v1::ListFindingsResponse& answer, absl::Time now) {
     const absl::Time since = TimeOf(each.has_since_time(), each.since_time());
     const absl::Time resolved = TimeOf(each.has_resolve_time(), each.resolve_time());
     table.AddRow({each.finding_id(), StateText(each), SeverityCell(each), KindText(each), ScopeText(each),
-                  SubjectText(each), RatioText(each), ConfidenceText(each), AgeText(since, now),
+                  SubjectOf(each), RatioText(each), ConfidenceText(each), AgeText(since, now),
                   absl::StrJoin(each.muted_by(), ","), each.summary(), LocalTimeText(since, LocalZone()),
                   LocalTimeText(resolved, LocalZone()), absl::StrCat(each.notifications_sent())});
   }
@@ -105,7 +106,7 @@ Card FindingCard(const v1::Finding& finding, absl::Time now) {
   card.Add("severity", SeverityCell(finding).text);
   card.Add("kind", KindText(finding));
   card.Add("scope", ScopeText(finding));
-  card.Add("subject", SubjectText(finding));
+  card.Add("subject", SubjectOf(finding));
   card.Add("probe", finding.probe());
   card.Add("observed", ValueText(MetricOf(finding), finding.observed()));
   card.Add("expected", ValueText(MetricOf(finding), finding.expected()));

@@ -17,11 +17,6 @@ namespace {
 using Stub = v1::MaintenanceService::Stub;
 constexpr int kMostMatched = 100;
 
-std::string OwnUser() {
-  const char* user = std::getenv("USER");
-  return user == nullptr ? "" : user;
-}
-
 std::string StateText(const v1::MaintenanceWindow& window) {
   return ShortName(v1::WindowState_Name(window.state()), "WINDOW_STATE_");
 }

@@ -205,6 +205,33 @@ void AddHistory(CLI::App& noun, Context& context) {
   AddLimit(verb, &flags->limit);
 }
 
+absl::Status NodeRemove(Context& context, const std::string& node, const std::string& by) {
+  if (by.empty()) return absl::InvalidArgumentError("say who: --by NAME (USER is not set)");
+  v1::RemoveNodeRequest request;
+  request.set_node(node);
+  request.set_removed_by(by);
+  const auto answer = Call(context, &Stub::RemoveNode, request);
+  if (!answer.ok()) return answer.status();
+  if (context.WantsJson()) return context.PrintJson(*answer);
+  context.Say(absl::StrCat("Removed ", answer->node().hostname(), " (", answer->node().node_id(), "); ",
+                           answer->closed_findings(),
+                           " open findings that name it are closed. Its history is kept as long as any."));
+  return absl::OkStatus();
+}
+
+void AddRemove(CLI::App& noun, Context& context) {
+  struct Flags {
+    std::string node;
+    std::string by = OwnUser();
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App& verb =
+      AddVerb(noun, "remove", "Forget a node that will not come back", "  weft node remove gpu017 --by ann",
+              context, [&context, flags] { return NodeRemove(context, flags->node, flags->by); });
+  verb.add_option("NODE", flags->node, "Hostname or node id")->required();
+  verb.add_option("--by", flags->by, "Who [$USER]");
+}
+
 }  // namespace
 
 void AddNodeCommands(CLI::App& app, Context& context) {
@@ -219,6 +246,7 @@ void AddNodeCommands(CLI::App& app, Context& context) {
   get.add_option("NODE", *node, "Hostname or node id")->required();
   AddSlow(noun, context);
   AddHistory(noun, context);
+  AddRemove(noun, context);
 }
 
 }  // namespace weft::cli

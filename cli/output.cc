@@ -158,6 +158,12 @@ absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message) {
   return absl::InternalError(absl::StrCat("cannot write the answer as JSON: ", status.ToString()));
 }
 
+google::protobuf::Struct JsonObject(const std::map<std::string, std::string>& texts) {
+  google::protobuf::Struct object;
+  for (const auto& [key, text] : texts) (*object.mutable_fields())[key].set_string_value(ToValidUtf8(text));
+  return object;
+}
+
 std::string ShortName(absl::string_view name, absl::string_view prefix) {
   if (!absl::StartsWith(name, prefix) || absl::EndsWith(name, "_UNSPECIFIED")) return "UNKNOWN";
   return std::string(name.substr(prefix.size()));

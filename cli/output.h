@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
+#include "google/protobuf/struct.pb.h"
 
 namespace weft::cli {
 
@@ -71,6 +73,9 @@ class Card {
 
 // The protobuf JSON mapping, indented, with zeros and empty lists spelled out; a line break at the end.
 absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message);
+
+// A message that prints as an object of these texts, for answers that no server gives.
+google::protobuf::Struct JsonObject(const std::map<std::string, std::string>& texts);
 
 // The value's name without the prefix of its enum: "DEGRADED"; "UNKNOWN" for UNSPECIFIED and new values.
 std::string ShortName(absl::string_view name, absl::string_view prefix);

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/units.h"
 
 namespace weft::cli {
@@ -27,15 +26,6 @@ std::string PercentText(const v1::NodeStatus& status) {
 
 std::string BandwidthText(double bytes_per_second) {
   return bytes_per_second > 0 ? FormatBandwidth(bytes_per_second) : "";
-}
-
-std::string SubjectText(const v1::Finding& finding) {
-  if (finding.scope() == v1::FINDING_SCOPE_FLEET) return "fleet";
-  const std::string nodes = absl::StrJoin(finding.hostnames(), " - ");
-  const bool part_alone =
-      finding.scope() == v1::FINDING_SCOPE_RAIL || finding.scope() == v1::FINDING_SCOPE_LEAF;
-  if (finding.part().empty()) return nodes;
-  return part_alone || nodes.empty() ? finding.part() : absl::StrCat(nodes, " ", finding.part());
 }
 
 std::string LatencyText(const v1::HistoryPoint& point) {

@@ -21,8 +21,6 @@ Cell StateCell(v1::NodeState state);
 std::string PercentText(const v1::NodeStatus& status);
 // "23.4 GB/s"; "" for 0.
 std::string BandwidthText(double bytes_per_second);
-// The subject in words: "gpu017", "gpu017 mlx5_0", "gpu001 - gpu002", "leaf-07" or "fleet".
-std::string SubjectText(const v1::Finding& finding);
 // Best bandwidth and median latency among measurements; "" if there are none.
 template <typename Measurements>
 std::string BestBandwidthText(const Measurements& measurements) {

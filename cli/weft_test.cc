@@ -125,7 +125,8 @@ class WeftTest : public ::testing::Test {
 TEST_F(WeftTest, EveryQueryAnswersInAllFormats) {
   Populate();
   for (const char* command : {"node list", "node get gpu001", "node slow", "node history gpu001", "run list",
-                              "finding list", "finding get e1", "delivery list", "maintenance list"}) {
+                              "run get run-1", "version", "check node gpu001", "finding list",
+                              "finding get e1", "delivery list", "maintenance list"}) {
     for (const char* format : {"table", "wide", "json"}) {
       const Outcome outcome = Weft(absl::StrCat(command, " -o ", format));
       EXPECT_EQ(outcome.code, 0) << command << ": " << outcome.err;
@@ -179,6 +180,11 @@ TEST_F(WeftTest, HelpIsOfTheProgramOrOfTheCommandAskedFor) {
 TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
   Populate();
   const std::map<std::string, int> expected = {{"version", 0},
+                                               {"--version", 0},
+                                               {"run get nothing", 3},
+                                               {"run list --since yesterday", 2},
+                                               {"node remove nobody", 3},
+                                               {"node remove", 2},
                                                {"", 0},
                                                {"help", 0},
                                                {"help exit-codes", 0},
@@ -209,10 +215,21 @@ TEST_F(WeftTest, ExitCodesAreThePromisedOnes) {
   }
 }
 
+TEST_F(WeftTest, AnArgumentThatIsNotUtf8IsRefusedInOneLine) {
+  Populate();
+  for (const char* line : {"node get gpu\xff", "finding get \xc3", "run list --node \xe9", "help \xff",
+                           "maintenance create --nodes gpu001 --for 1h --reason caf\xe9", "node \xff"}) {
+    const Outcome outcome = Weft(line);
+    EXPECT_EQ(outcome.code, 2) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, MatchesRegex("error: weft: argument [0-9]+ .* is not valid UTF-8\n")) << line;
+  }
+}
+
 TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
   Populate();
   EXPECT_THAT(Weft("nod list").err, HasSubstr("unknown command \"nod\". Did you mean node?"));
-  EXPECT_THAT(Weft("node").err, HasSubstr("needs one of: list, get, slow, history"));
+  EXPECT_THAT(Weft("node").err, HasSubstr("needs one of: list, get, slow, history, remove"));
   EXPECT_THAT(Weft("node --wrong").err, HasSubstr("--wrong"));
   EXPECT_THAT(Weft("node lst").err, HasSubstr("unknown command \"lst\". Did you mean list?"));
   EXPECT_THAT(Weft("node get gpu01").err, HasSubstr("Did you mean gpu001"));
@@ -222,6 +239,15 @@ TEST_F(WeftTest, ErrorsSayWhatAndWhatToTry) {
               AllOf(HasSubstr("cannot reach weft server at 127.0.0.1:1"), HasSubstr("Is it running?")));
   EXPECT_THAT(Weft("server status --server no-such-host.invalid --timeout 5s").err,
               HasSubstr("no-such-host.invalid:7443"));
+}
+
+TEST_F(WeftTest, AFailedConnectionIsSaidByWeftAlone) {
+  for (const char* server : {"127.0.0.1:1", "no-such-host.invalid", "unix:/no/socket"}) {
+    const Outcome outcome = Weft(absl::StrCat("server status --timeout 5s --server ", server));
+    EXPECT_THAT(outcome.err, MatchesRegex("error: [^\n]*\n")) << server;
+  }
+  environment_.erase("WEFT_INSECURE");
+  EXPECT_THAT(Weft("server status --timeout 5s").err, MatchesRegex("error: [^\n]*\n")) << "TLS to plain text";
 }
 
 TEST_F(WeftTest, ProxiesOfTheEnvironmentAreIgnored) {
@@ -273,6 +299,46 @@ TEST_F(WeftTest, CheckNodeHasItsOwnExitCodes) {
   }
   EXPECT_EQ(Weft("check node gpu001").out, "OK: weft: gpu001: 25.0 GB/s, 100% of expected 25.0 GB/s\n");
   EXPECT_THAT(Weft("check node self").out, StartsWith("UNKNOWN: weft: "));
+}
+
+TEST_F(WeftTest, VersionAndCheckAnswerInJsonToo) {
+  Populate();
+  EXPECT_EQ(Weft("--version").out, Weft("version").out);
+  EXPECT_THAT(Weft("version").out, MatchesRegex("weft [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(Weft("version -o json").out, MatchesRegex("\\{\\s*\"version\": \"[0-9.]+\"\\s*\\}\\s*"));
+  const Outcome slow = Weft("check node gpu002 -o json");
+  EXPECT_EQ(slow.code, 1);
+  EXPECT_THAT(slow.out, AllOf(HasSubstr("\"verdict\": \"WARNING\""), HasSubstr("\"node\": \"gpu002\""),
+                              HasSubstr("\"detail\": ")));
+  const Outcome unreachable = Weft("check node gpu002 -o json --server 127.0.0.1:1");
+  EXPECT_EQ(unreachable.code, 3);
+  EXPECT_THAT(unreachable.out, HasSubstr("\"verdict\": \"UNKNOWN\""));
+}
+
+TEST_F(WeftTest, RunsAreFoundByProbeTimeAndId) {
+  Populate();
+  fleet_.AddRun("run-2", "id-1", "id-3");
+  EXPECT_THAT(Weft("run list --probe fabric_write --since 1h -o wide").out,
+              AllOf(HasSubstr("run-1"), HasSubstr("run-2")));
+  EXPECT_THAT(Weft("run list --probe other -o wide").out, Not(HasSubstr("run-1")));
+  EXPECT_THAT(Weft("run list --node gpu003 --probe fabric_write -o wide").out,
+              AllOf(HasSubstr("run-2"), Not(HasSubstr("run-1"))));
+  EXPECT_THAT(Weft("run list --since 2100-01-01T00:00:00Z -o wide").out, Not(HasSubstr("run-1")));
+  EXPECT_THAT(Weft("run get run-1").out,
+              AllOf(HasSubstr("run\trun-1\n"), HasSubstr("\n0\tgpu001\tOK\t25.0 GB/s"),
+                    HasSubstr("\n1\tgpu002\tOK\t25.0 GB/s")));
+}
+
+TEST_F(WeftTest, ANodeThatIsAwayIsRemovedAndAConnectedOneIsNot) {
+  Populate();
+  const Outcome connected = Weft("node remove gpu001 --by bob");
+  EXPECT_EQ(connected.code, 1);
+  EXPECT_THAT(connected.err, HasSubstr("the agent of gpu001 (id-1) is connected; stop it first"));
+  const Outcome removed = Weft("node remove gpu003 --by bob");
+  EXPECT_EQ(removed.code, 0) << removed.err;
+  EXPECT_THAT(removed.err, HasSubstr("Removed gpu003 (id-3); 0 open findings"));
+  EXPECT_THAT(Weft("node list").out, Not(HasSubstr("gpu003")));
+  EXPECT_EQ(Weft("node get gpu003").code, 3);
 }
 
 TEST_F(WeftTest, AWindowIsCreatedListedAndEnded) {

@@ -143,6 +143,14 @@ TEST(YamlTest, OfSeveralKindsOnlyOneMayBeGiven) {
   EXPECT_EQ(status.message(), "s.yaml:5: give either \"fabric\" or \"nccl\", not both");
 }
 
+TEST(YamlTest, ASecondDocumentIsRefusedWithItsLine) {
+  v1::AgentConfig config;
+  EXPECT_TRUE(ParseYaml("---\nhostname: a\n", "x.yaml", &config).ok());
+  EXPECT_TRUE(ParseYaml("hostname: a\n...\n", "x.yaml", &config).ok());
+  EXPECT_THAT(std::string(ParseYaml("hostname: a\n---\nhostname: b\n", "x.yaml", &config).message()),
+              HasSubstr("x.yaml:3: a second document"));
+}
+
 TEST(YamlTest, BrokenSyntaxIsAnErrorWithItsLine) {
   v1::ServerConfig config;
   EXPECT_THAT(std::string(ParseYaml("a: [1, 2\nb: }", "x.yaml", &config).message()), HasSubstr("x.yaml:"));

@@ -1,5 +1,6 @@
 #include "convert/yaml.h"
 
+#include <google/protobuf/descriptor.pb.h>
 #include <yaml-cpp/yaml.h>
 
 #include <set>
@@ -28,7 +29,7 @@ using google::protobuf::Reflection;
 // Walks YAML and message together and gathers what does not fit.
 class Reader {
  public:
-  explicit Reader(absl::string_view name) : name_(name) {}
+  Reader(absl::string_view name, YamlZero zero) : name_(name), zero_(zero) {}
 
   void ReadMessage(const YAML::Node& node, Message* message);
   absl::Status status() const {
@@ -46,6 +47,7 @@ class Reader {
   void ReadDuration(const YAML::Node& node, const FieldDescriptor* field, Message* message);
 
   const std::string name_;
+  const YamlZero zero_;
   std::vector<std::string> problems_;
 };
 
@@ -178,6 +180,16 @@ void Reader::ReadDuration(const YAML::Node& node, const FieldDescriptor* field, 
   to->CopyFrom(value);
 }
 
+// True for a number of 0 that reads back as if it had not been given.
+bool IsLostZero(const FieldDescriptor* field, const Message& message) {
+  if (field->is_repeated() || field->has_presence() || field->containing_type()->options().map_entry())
+    return false;
+  const bool number = field->type() != FieldDescriptor::TYPE_STRING &&
+                      field->type() != FieldDescriptor::TYPE_BOOL &&
+                      field->type() != FieldDescriptor::TYPE_ENUM;
+  return number && !message.GetReflection()->HasField(message, field);
+}
+
 // Sets or adds one scalar; `Set` and `Add` are members of Reflection.
 template <typename T, typename Set, typename Add>
 void Store(const FieldDescriptor* field, Message* message, const T& value, Set set, Add add) {
@@ -235,16 +247,25 @@ void Reader::ReadScalar(const YAML::Node& node, const FieldDescriptor* field, Me
     default:
       ok = false;
   }
-  if (!ok) Problem(node.Mark(), absl::StrCat(field->name(), " must be ", Kind(field)));
+  if (!ok) return Problem(node.Mark(), absl::StrCat(field->name(), " must be ", Kind(field)));
+  if (zero_ == YamlZero::kIsRefused && IsLostZero(field, *message)) {
+    Problem(node.Mark(), absl::StrCat(field->name(), " is 0, which would give its default; leave it out for ",
+                                      "the default, or give another number"));
+  }
 }
 
 }  // namespace
 
-absl::Status ParseYaml(absl::string_view text, absl::string_view name, Message* message) {
+absl::Status ParseYaml(absl::string_view text, absl::string_view name, Message* message, YamlZero zero) {
   try {
-    const YAML::Node root = YAML::Load(std::string(text));
-    Reader reader(name);
-    reader.ReadMessage(root, message);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    Reader reader(name, zero);
+    if (!documents.empty()) reader.ReadMessage(documents[0], message);
+    if (documents.size() > 1) {
+      reader.Problem(documents[1].Mark(),
+                     absl::StrCat("a second document begins here (---); only one of the ", documents.size(),
+                                  " would be read"));
+    }
     return reader.status();
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(name, ":", error.mark.line + 1, ": ", error.msg));

@@ -55,7 +55,7 @@ class StoreConformanceTest : public testing::TestWithParam<StoreFactory> {
   }
   std::vector<std::string> RunIds(const std::string& node_id, const PageRequest& page) {
     std::vector<std::string> ids;
-    const auto runs = store().ListRuns(node_id, page);
+    const auto runs = store().ListRuns({node_id, ""}, page);
     for (const weft::Run& run : runs.value()) ids.push_back(run.id);
     return ids;
   }
@@ -117,11 +117,48 @@ TEST_P(StoreConformanceTest, RunsComeBackWholeNewestFirstInPages) {
   weft::Run other = TestRun("r4", 4);
   other.participants = {"node-c", "node-d"};
   ASSERT_EQ(store().PutRuns({other}), absl::OkStatus());
-  EXPECT_EQ(store().ListRuns("", {}).value(), (std::vector<weft::Run>{other, runs[2], runs[1], runs[0]}));
+  EXPECT_EQ(store().GetRun(other.id).value(), other);
+  EXPECT_EQ(store().GetRun("nothing").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store().ListRuns({}, {}).value(), (std::vector<weft::Run>{other, runs[2], runs[1], runs[0]}));
   EXPECT_THAT(RunIds("node-b", {2, ""}), testing::ElementsAre("r3", "r2"));
   EXPECT_THAT(RunIds("node-b", {2, "r2"}), testing::ElementsAre("r1"));
   EXPECT_THAT(RunIds("", {2, "r4"}), testing::ElementsAre("r3", "r2"));
   EXPECT_THAT(RunIds("node-x", {}), testing::IsEmpty());
+}
+
+TEST_P(StoreConformanceTest, RunsAreFilteredByNodeProbeAndTimeTogether) {
+  std::vector<weft::Run> runs = {TestRun("r1", 1), TestRun("r2", 2), TestRun("r3", 3)};
+  runs[1].spec.name = "other";
+  runs[2].participants = {"node-c", "node-d"};
+  ASSERT_EQ(store().PutRuns(runs), absl::OkStatus());
+  const auto ids = [&](const Store::RunFilter& filter) {
+    std::vector<std::string> found;
+    const auto listed = store().ListRuns(filter, {});
+    for (const weft::Run& run : listed.value()) found.push_back(run.id);
+    return found;
+  };
+  EXPECT_THAT(ids({"", "fabric"}), testing::ElementsAre("r3", "r1"));
+  EXPECT_THAT(ids({"", "", TestTime(2)}), testing::ElementsAre("r3", "r2"));
+  EXPECT_THAT(ids({"node-a", "fabric"}), testing::ElementsAre("r1"));
+  EXPECT_THAT(ids({"node-a", "", TestTime(2)}), testing::ElementsAre("r2"));
+  EXPECT_THAT(ids({"node-a", "fabric", TestTime(2)}), testing::IsEmpty());
+}
+
+TEST_P(StoreConformanceTest, ARemovedNodeIsForgottenAndItsHistoryIsNot) {
+  NodeRecord record;
+  record.node.id = "node-a";
+  ASSERT_EQ(store().PutNode(record), absl::OkStatus());
+  Fill(2);
+  ASSERT_EQ(store().CommitDetection({0, {}, {TestEpisode("e1", "node-a", {"r1"})}, {}, {}}),
+            absl::OkStatus());
+  ASSERT_EQ(store().RemoveNode("node-a"), absl::OkStatus());
+  EXPECT_EQ(store().RemoveNode("node-a").code(), absl::StatusCode::kNotFound);
+  Reopen();
+  EXPECT_THAT(store().ListNodes().value(), testing::IsEmpty());
+  EXPECT_EQ(store().NodeHistory("node-a", absl::InfinitePast(), {}).value().size(), 2u);
+  EXPECT_THAT(RunIds("node-a", {}), testing::ElementsAre("r2", "r1"));
+  EXPECT_EQ(store().OpenEpisodes().value().size(), 1u);
+  EXPECT_THAT(Append({{2, TestResult("r2")}}).value().duplicate, testing::ElementsAre(2u));
 }
 
 TEST_P(StoreConformanceTest, ARunThatIsThereFailsItsWholeBatch) {
@@ -141,7 +178,7 @@ TEST_P(StoreConformanceTest, OnlyActiveRunsAreFinished) {
   again.state = RunState::kOk;
   again.detail = "";
   ASSERT_EQ(store().FinishRuns({again}), absl::OkStatus());
-  EXPECT_EQ(store().ListRuns("", {}).value()[1], done);
+  EXPECT_EQ(store().ListRuns({}, {}).value()[1], done);
   EXPECT_EQ(store().ListActiveRuns().value(), std::vector<weft::Run>{TestRun("r2")});
 }
 

@@ -77,6 +77,9 @@ class Store {
   // forward when it stores an OK result, in the same transaction).
   virtual absl::Status PutNode(const NodeRecord& record) = 0;
   virtual absl::StatusOr<std::vector<NodeRecord>> ListNodes() = 0;
+  // Forgets the node; its runs, results and episodes stay until retention takes them, and so does what is
+  // known of its spool, so that records that come after all are no duplicates. kNotFound if there is none.
+  virtual absl::Status RemoveNode(absl::string_view node_id) = 0;
 
   // --- Runs ---
   // Stores a round's runs before any agent hears of them. The highest round number of each cohort and probe
@@ -84,8 +87,14 @@ class Store {
   virtual absl::Status PutRuns(const std::vector<Run>& runs) = 0;
   // Sets state, end_time and detail of runs that are still active; others are left alone.
   virtual absl::Status FinishRuns(const std::vector<Run>& runs) = 0;
-  // Newest first. `node_id` empty: all. The page key is the run id.
-  virtual absl::StatusOr<std::vector<Run>> ListRuns(absl::string_view node_id, const PageRequest& page) = 0;
+  struct RunFilter {
+    std::string node_id;  // empty: all
+    std::string probe;    // name; empty: all
+    absl::Time since = absl::InfinitePast();
+  };
+  // Newest first. The page key is the run id.
+  virtual absl::StatusOr<std::vector<Run>> ListRuns(const RunFilter& filter, const PageRequest& page) = 0;
+  virtual absl::StatusOr<Run> GetRun(absl::string_view id) = 0;  // kNotFound
   virtual absl::StatusOr<std::vector<Run>> ListActiveRuns() = 0;
   // Highest round planned so far for a cohort of a probe; 0 if none. Survives retention.
   virtual absl::StatusOr<uint64_t> LastRound(absl::string_view probe, absl::string_view cohort) = 0;
@@ -146,6 +155,9 @@ class Store {
   // Works in bounded steps; returns the number of rows deleted (0: nothing left to do).
   virtual absl::StatusOr<uint64_t> DeleteOlderThan(absl::Time before, int32_t max_rows) = 0;
   virtual absl::StatusOr<StoreStats> Stats() = 0;
+  // Whether a batch of results could be stored now: asks the disk for room and commits a mark of its own.
+  // kUnavailable says what is in the way.
+  virtual absl::Status TestWrite() = 0;
 };
 
 }  // namespace weft

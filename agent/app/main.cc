@@ -77,6 +77,9 @@ int RunAgent(const weft::v1::AgentConfig& config) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What gRPC would write to standard error is said by the session, once per cause. Who looks for a fault in
+  // gRPC sets another level.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
   // Debian builds Abseil with the detector on; it costs memory and is for debugging.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("weft-agent"));

@@ -146,7 +146,7 @@ absl::StatusOr<v1::AgentConfig> LoadAgentConfig(const AgentFlags& flags) {
   if (!flags.config_file.empty()) {
     const absl::StatusOr<std::string> text = ReadFile(flags.config_file);
     if (!text.ok()) return text.status();
-    const absl::Status parsed = ParseYaml(*text, flags.config_file, &config);
+    const absl::Status parsed = ParseYaml(*text, flags.config_file, &config, YamlZero::kIsRefused);
     if (!parsed.ok()) return parsed;
   }
   Override(flags.server, config.mutable_server_address());

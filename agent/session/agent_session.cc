@@ -19,6 +19,7 @@ constexpr size_t kMaxOutgoing = 64;
 constexpr size_t kMaxPendingResults = 64;
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr absl::Duration kRetry = absl::Seconds(1);
+constexpr absl::Duration kDial = absl::Seconds(1);  // what connecting mostly takes, TLS and all
 
 // What a person should know of a lost stream, without the parts that change with every try.
 std::string Cause(const grpc::Status& status) {
@@ -81,7 +82,8 @@ std::shared_ptr<grpc::Channel> MakeAgentChannel(
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   // Proxy variables of the environment are for the web, not for the fleet's own traffic.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 1'000);
+  // gRPC's own pace knows nothing of the fleet's size: the session's waits set the pace, see MayConnect.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 120'000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 120'000);
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(server_address, credentials, args);
@@ -141,7 +143,7 @@ absl::Duration AgentSession::Step() {
   SpoolPending();
   HandleRunEvents();
   if (stream_ == nullptr) {
-    if (now < next_connect_) return next_connect_ - now;
+    if (!MayConnect(now)) return next_connect_ - now;
     Connect();
   }
   Converse(now);
@@ -155,6 +157,18 @@ absl::Duration AgentSession::LongestWait() {
   const bool watched = std::min(write_since_, connect_since_) != absl::InfiniteDuration();
   MutexLock lock(mutex_);
   return watched || !pending_results_.empty() || !outgoing_.empty() ? kRetry : absl::InfiniteDuration();
+}
+
+// A channel that failed to connect refuses streams until it has connected by itself. It dials when told to,
+// and so at the pace of the waits; the stream follows a little later.
+bool AgentSession::MayConnect(absl::Duration now) {
+  if (now < next_connect_) return false;
+  const bool dialled = std::exchange(dialled_, false);
+  if (dialled || parts_.channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return true;
+  grpc::experimental::ChannelResetConnectionBackoff(parts_.channel.get());
+  dialled_ = true;
+  next_connect_ = now + kDial;
+  return false;
 }
 
 void AgentSession::Connect() {
@@ -248,6 +262,7 @@ void AgentSession::Perform(const SendHeartbeat&) {
   ToProto(parts_.clock->Now(), heartbeat.mutable_agent_time());
   heartbeat.set_spool_records(stats.records);
   heartbeat.set_spool_rejected_records(stats.rejected_records);
+  heartbeat.set_spool_damaged_files(stats.damaged_files);
   if (std::optional<v1::Node> node = parts_.describe_change ? parts_.describe_change() : std::nullopt)
     *heartbeat.mutable_node() = *std::move(node);
   MutexLock lock(mutex_);

@@ -79,6 +79,7 @@ class AgentSession {
 
   absl::Duration Step() WEFT_EXCLUDES(mutex_);
   absl::Duration LongestWait() WEFT_EXCLUDES(mutex_);
+  bool MayConnect(absl::Duration now);
   void Connect();
   void Converse(absl::Duration now);
   void HandleEnd(const grpc::Status& status, absl::Duration now);
@@ -111,6 +112,7 @@ class AgentSession {
   std::shared_ptr<ServerStream> stream_;
   std::deque<v1::ConnectRequest> outgoing_;
   absl::Duration next_connect_ = -absl::InfiniteDuration();
+  bool dialled_ = false;                                     // the channel was told to, for the next stream
   absl::Duration write_since_ = absl::InfiniteDuration();    // of the write under way
   absl::Duration connect_since_ = absl::InfiniteDuration();  // until the Welcome
   std::string last_cause_;

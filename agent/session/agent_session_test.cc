@@ -144,9 +144,7 @@ class AgentSessionTest : public ::testing::Test {
   void StartSession(int port) {
     session_ = std::make_unique<AgentSession>(
         AgentSession::Options{
-            .node_id = "node-1",
-            .boot_id = "boot-1",
-            .reconnect = {.spread = absl::Milliseconds(100), .cap = absl::Milliseconds(200)}},
+            .node_id = "node-1", .boot_id = "boot-1", .reconnect = {.spread = absl::Milliseconds(100)}},
         AgentSession::Parts{
             .channel = MakeAgentChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()),
             .spool = spool_.get(),

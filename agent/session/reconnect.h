@@ -4,40 +4,40 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <utility>
 
 #include "absl/time/time.h"
 
 namespace weft {
 
-// Full jitter: each wait is uniform in [0, limit); the limit starts at the spread and doubles with each
-// failure up to a cap, so that a fleet comes back spread out and a dead server is not besieged.
+// Full jitter: the first wait is uniform in [0, spread), each further one in [0, 2 spreads). So a fleet comes
+// back spread out, a dead server hears from each agent once per spread, and one that was away for an hour has
+// its agents back as soon as one that was away for a minute.
 class ReconnectWaits {
  public:
   struct Options {
     absl::Duration spread = absl::Seconds(5);  // until the server says another
-    absl::Duration cap = absl::Minutes(10);
     uint64_t seed = 0;
   };
-  explicit ReconnectWaits(const Options& options)
-      : options_(options), spread_(options.spread), random_(options.seed) {}
+  explicit ReconnectWaits(const Options& options) : spread_(options.spread), random_(options.seed) {}
 
   // The server welcomed the agent and asked for this spread: failures are forgotten.
   void OnWelcome(absl::Duration spread) {
     spread_ = spread;
-    failures_ = 0;
+    has_failed_ = false;
   }
   // How long to wait now that a stream or an attempt has failed.
   absl::Duration Next() {
-    const absl::Duration limit = std::min(spread_ * static_cast<double>(1ull << failures_), options_.cap);
-    if (failures_ < 20) ++failures_;
+    const absl::Duration limit = std::max(spread_, kLeastSpread) * (std::exchange(has_failed_, true) ? 2 : 1);
     return limit * std::uniform_real_distribution<double>(0, 1)(random_);
   }
 
  private:
-  const Options options_;
+  static constexpr absl::Duration kLeastSpread = absl::Milliseconds(100);  // never in a tight loop
+
   absl::Duration spread_;
   std::mt19937_64 random_;
-  int failures_ = 0;
+  bool has_failed_ = false;
 };
 
 }  // namespace weft

@@ -20,6 +20,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/id.h"
+#include "spdlog/spdlog.h"
 
 namespace weft {
 namespace {
@@ -92,6 +93,19 @@ uint64_t NumberOf(const std::vector<std::string>& values) {
   return !values.empty() && absl::SimpleAtoi(values[0], &out) ? out : 0;
 }
 
+// Sequences from `first` on that no entry has, up to the last one, and that were never judged.
+uint64_t CountHoles(uint64_t first, const std::vector<SegmentEntry>& entries,
+                    const std::set<uint64_t>& gone) {
+  uint64_t holes = 0;
+  for (const SegmentEntry& entry : entries) {
+    const bool countable = entry.sequence >= first && entry.sequence - first <= kMaxCountedGap;
+    for (uint64_t sequence = first; countable && sequence < entry.sequence; ++sequence)
+      holes += gone.count(sequence) == 0 ? 1 : 0;
+    first = entry.sequence + 1;
+  }
+  return holes;
+}
+
 std::vector<uint64_t> NumbersOf(const std::string& text) {
   std::vector<uint64_t> out;
   for (const absl::string_view part : absl::StrSplit(text, ' ')) {
@@ -138,7 +152,8 @@ Spool::~Spool() {
 
 void Spool::Load() {
   MutexLock lock(mutex_);
-  if (!LoadState()) epoch_ = RandomHex(16);
+  const absl::Status state = LoadState();
+  if (!state.ok()) epoch_ = RandomHex(16);
   std::vector<SegmentName> foreign;
   for (const SegmentName& name : ListSegments()) {
     if (name.epoch == epoch_)
@@ -149,27 +164,37 @@ void Spool::Load() {
   next_ = std::max(next_, reserved_);
   if (!segments_.empty() && !segments_.back().records.empty())
     next_ = std::max(next_, segments_.back().records.back().entry.sequence + 1);
+  if (!state.ok() && (absl::IsDataLoss(state) || !foreign.empty())) {
+    ++counters_.damaged_files;
+    spdlog::warn(
+        "spool: {}; going on as epoch {} with the records of {} segments. What was counted before is "
+        "forgotten",
+        std::string(state.message()), epoch_, foreign.size());
+  }
   for (const SegmentName& name : foreign) Adopt(name);
   EraseFinished();
 }
 
-bool Spool::LoadState() {
-  const absl::StatusOr<std::string> text = ReadFile(options_.folder + "/state");
-  if (!text.ok()) return false;
+absl::Status Spool::LoadState() {
+  const std::string path = options_.folder + "/state";
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status())) return absl::NotFoundError(absl::StrCat(path, " is missing"));
+  const absl::Status damaged = absl::DataLossError(absl::StrCat(path, " is damaged"));
+  if (!text.ok()) return damaged;
   const size_t at = text->rfind("crc=");
   uint32_t crc = 0;
-  if (at == std::string::npos) return false;
+  if (at == std::string::npos) return damaged;
   std::map<std::string, std::vector<std::string>> lines = ParseLines(text->substr(at));
-  if (lines["crc"].empty() || !absl::SimpleHexAtoi(lines["crc"][0], &crc)) return false;
-  if (crc != Crc32c(absl::string_view(*text).substr(0, at))) return false;
+  if (lines["crc"].empty() || !absl::SimpleHexAtoi(lines["crc"][0], &crc)) return damaged;
+  if (crc != Crc32c(absl::string_view(*text).substr(0, at))) return damaged;
   lines = ParseLines(text->substr(0, at));
-  if (lines["epoch"].empty() || lines["epoch"][0].empty()) return false;
+  if (lines["epoch"].empty() || lines["epoch"][0].empty()) return damaged;
   epoch_ = lines["epoch"][0];
   clean_ = NumberOf(lines["clean"]) == 1;
   reserved_ = std::max<uint64_t>(1, NumberOf(lines["reserved"]));
   counters_.lost_records = NumberOf(lines["lost"]);
   counters_.rejected_records = NumberOf(lines["rejected"]);
-  counters_.damaged_segments = NumberOf(lines["damaged"]);
+  counters_.damaged_files = NumberOf(lines["damaged"]);
   for (const std::string& line : lines["gap"]) {
     const std::vector<uint64_t> n = NumbersOf(line);
     if (n.size() == 3) counters_.gaps.push_back({n[0], n[1], n[2]});
@@ -178,13 +203,13 @@ bool Spool::LoadState() {
     const std::vector<uint64_t> n = NumbersOf(line);
     if (n.size() == 2) ends_[n[0]] = n[1];
   }
-  return true;
+  return absl::OkStatus();
 }
 
 absl::Status Spool::SaveState() {
-  std::string text = absl::StrFormat("epoch=%s\nclean=%d\nreserved=%d\nlost=%d\nrejected=%d\ndamaged=%d\n",
-                                     epoch_, clean_, reserved_, counters_.lost_records,
-                                     counters_.rejected_records, counters_.damaged_segments);
+  std::string text =
+      absl::StrFormat("epoch=%s\nclean=%d\nreserved=%d\nlost=%d\nrejected=%d\ndamaged=%d\n", epoch_, clean_,
+                      reserved_, counters_.lost_records, counters_.rejected_records, counters_.damaged_files);
   for (const SpoolGap& gap : counters_.gaps)
     absl::StrAppendFormat(&text, "gap=%d %d %d\n", gap.first, gap.last, gap.lost);
   for (const auto& [first, end] : ends_) absl::StrAppendFormat(&text, "segment=%d %d\n", first, end);
@@ -228,7 +253,11 @@ void Spool::LoadSegment(const SegmentName& name) {
   }
   bytes_ += segment.bytes;
   if (!damaged && missing.empty()) return;
-  if (damaged) SetAside(path, content.ok() ? *content : "", scan);
+  if (damaged && !SetAside(path, content.ok() ? *content : "", scan, missing.size()))
+    spdlog::error("spool: the damaged segment {} cannot be replaced; the next start tries again", path);
+  if (!damaged)
+    spdlog::warn("spool: segment {} lacks {} records that were written to it; they are lost", path,
+                 missing.size());
   std::string entries;
   for (const uint64_t sequence : missing) AppendGone(sequence, &entries);
   AppendToFile(AckPath(path), entries);
@@ -257,21 +286,21 @@ std::vector<uint64_t> Spool::CountMissing(const SegmentName& name, const std::ve
 
 // Keeps the file as found in `damaged/` and leaves only whole records in its place. A torn tail after a crash
 // is no more than cut. False when the disk would not have it; the next start tries again.
-bool Spool::SetAside(const std::string& path, absl::string_view content, const SegmentScan& scan) {
+bool Spool::SetAside(const std::string& path, absl::string_view content, const SegmentScan& scan,
+                     uint64_t lost) {
   const bool torn_tail = !scan.damaged_inside && !scan.entries.empty();
-  if (torn_tail) return truncate(path.c_str(), static_cast<off_t>(scan.good_end)) == 0;
-  if (content.empty() && FileBytes(path) == 0) return true;  // made, and never written to
-  ++counters_.damaged_segments;
-  const std::string folder = options_.folder + "/damaged";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const auto kept = std::distance(std::filesystem::directory_iterator(folder, error), {});
-  const std::string aside = absl::StrCat(folder, "/", std::filesystem::path(path).filename().string());
-  if (static_cast<size_t>(kept) < kMaxSetAside) {
-    std::filesystem::rename(path, aside, error);
-  } else {
-    std::filesystem::remove(path, error);
+  if (torn_tail) {
+    if (lost > 0) {
+      ++counters_.damaged_files;
+      spdlog::warn("spool: segment {} ends early; {} records are lost", path, lost);
+    }
+    return truncate(path.c_str(), static_cast<off_t>(scan.good_end)) == 0;
   }
+  if (content.empty() && FileBytes(path) == 0 && lost == 0) return true;  // made, and never written to
+  ++counters_.damaged_files;
+  const std::string kept = KeepDamaged(path);
+  spdlog::warn("spool: segment {} is damaged: {} records are good, {} are known to be lost; {}", path,
+               scan.entries.size(), lost, kept);
   std::string good;
   for (Record& record : segments_.back().records) {
     SegmentEntry& entry = record.entry;
@@ -285,18 +314,43 @@ bool Spool::SetAside(const std::string& path, absl::string_view content, const S
   return WriteFileDurably(path, good).ok();
 }
 
+// Moves a file into `damaged/`, or removes it where enough are kept already. Says which.
+std::string Spool::KeepDamaged(const std::string& path) {
+  const std::string folder = options_.folder + "/damaged";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const auto kept = std::distance(std::filesystem::directory_iterator(folder, error), {});
+  const std::string aside = absl::StrCat(folder, "/", std::filesystem::path(path).filename().string());
+  if (static_cast<size_t>(kept) >= kMaxSetAside) {
+    std::filesystem::remove(path, error);
+    return absl::StrCat("removed, for ", folder, " holds ", kMaxSetAside, " already");
+  }
+  std::filesystem::rename(path, aside, error);
+  return error ? absl::StrCat("it could not be kept: ", error.message()) : absl::StrCat("kept as ", aside);
+}
+
 // Segments of an epoch whose `state` is lost: their records go into this epoch, under new sequences.
 void Spool::Adopt(const SegmentName& name) {
   const std::string path = absl::StrCat(options_.folder, "/", FormatSegmentName(name));
   const absl::StatusOr<std::string> content = ReadSegment(path);
   const std::set<uint64_t> gone = ScanGone(ReadFile(AckPath(path)).value_or(""));
+  const SegmentScan scan = content.ok() ? ScanSegment(*content) : SegmentScan{};
   std::vector<std::string> payloads;
-  if (content.ok()) {
-    for (const SegmentEntry& entry : ScanSegment(*content).entries)
-      if (gone.count(entry.sequence) == 0) payloads.push_back(content->substr(entry.offset, entry.length));
-  }
+  for (const SegmentEntry& entry : scan.entries)
+    if (gone.count(entry.sequence) == 0) payloads.push_back(content->substr(entry.offset, entry.length));
   // With a full disk the segment stays for the next start.
   if (!payloads.empty() && !AppendLocked(payloads).ok()) return;
+  const bool unreadable = scan.entries.empty() && (!content.ok() || !content->empty());
+  if (unreadable || scan.damaged_inside) {
+    // Without `state` nobody knows how far the segment went: only holes between good records can be counted.
+    const uint64_t lost = CountHoles(name.first_sequence, scan.entries, gone);
+    counters_.lost_records += lost;
+    ++counters_.damaged_files;
+    const std::string kept = KeepDamaged(path);
+    spdlog::warn("spool: segment {} is damaged: {} records are good, at least {} are lost; {}", path,
+                 scan.entries.size(), lost, kept);
+    SaveState().IgnoreError();
+  }
   unlink(path.c_str());
   unlink(AckPath(path).c_str());
 }

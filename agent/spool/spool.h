@@ -56,7 +56,7 @@ struct SpoolStats {
   uint64_t bytes = 0;             // of all segments
   uint64_t lost_records = 0;      // since the epoch began: dropped at the limit, or damaged
   uint64_t rejected_records = 0;  // since the epoch began
-  uint64_t damaged_segments = 0;  // since the epoch began
+  uint64_t damaged_files = 0;     // since the epoch began: segments, and the `state` of the epoch before
   std::vector<SpoolGap> gaps;     // where the lost ones were; the latest 16
 };
 
@@ -64,7 +64,8 @@ struct SpoolStats {
 class Spool {
  public:
   // kFailedPrecondition when another process (or object) has the folder open; otherwise an errno's code when
-  // the folder cannot be made or written. Damaged content is never an error: it is counted and set aside.
+  // the folder cannot be made or written. Damaged content is never an error: it is counted, set aside and
+  // logged.
   static absl::StatusOr<std::unique_ptr<Spool>> Open(const SpoolOptions& options);
   // Closes cleanly; whatever is not acknowledged stays on disk.
   ~Spool();
@@ -122,15 +123,17 @@ class Spool {
   Spool(const SpoolOptions& options, std::unique_ptr<Fd> lock);
 
   void Load() WEFT_EXCLUDES(mutex_);
-  bool LoadState() WEFT_REQUIRES(mutex_);
+  // kNotFound: there is none; kDataLoss: it cannot be used.
+  absl::Status LoadState() WEFT_REQUIRES(mutex_);
   absl::Status SaveState() WEFT_REQUIRES(mutex_);
   std::vector<SegmentName> ListSegments() const;
   void LoadSegment(const SegmentName& name) WEFT_REQUIRES(mutex_);
   void Adopt(const SegmentName& name) WEFT_REQUIRES(mutex_);
   std::vector<uint64_t> CountMissing(const SegmentName& name, const std::vector<SegmentEntry>& entries,
                                      const std::set<uint64_t>& gone) WEFT_REQUIRES(mutex_);
-  bool SetAside(const std::string& path, absl::string_view content, const SegmentScan& scan)
+  bool SetAside(const std::string& path, absl::string_view content, const SegmentScan& scan, uint64_t lost)
       WEFT_REQUIRES(mutex_);
+  std::string KeepDamaged(const std::string& path) WEFT_REQUIRES(mutex_);
 
   absl::StatusOr<uint64_t> AppendLocked(absl::Span<const std::string> payloads) WEFT_REQUIRES(mutex_);
   absl::Status Reserve(uint64_t count) WEFT_REQUIRES(mutex_);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <sstream>
 #include <thread>
 
 #include <sys/resource.h>
@@ -16,6 +17,9 @@
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spdlog/logger.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "spdlog/spdlog.h"
 
 namespace weft {
 namespace {
@@ -24,6 +28,7 @@ namespace fs = std::filesystem;
 
 // Memory where there is some: thousands of fsyncs on a disk would take minutes.
 std::string TestFolder() { return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ::testing::TempDir(); }
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -377,6 +382,53 @@ TEST_P(DamagedSpoolTest, ADamagedAckFileOnlySendsAgain) {
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedSpoolTest,
                          ::testing::Values(Damage::kCut, Damage::kZero, Damage::kFlip));
+
+// What is logged while it lives.
+class Logged {
+ public:
+  Logged() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_)));
+  }
+  ~Logged() { spdlog::set_default_logger(before_); }
+  std::string text() const { return out_.str(); }
+
+ private:
+  std::ostringstream out_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(SpoolTest, ADamagedSegmentIsToldAndCounted) {
+  const auto spool = OpenSpool();
+  ASSERT_TRUE(spool->Append({"first", "second", "third"}).ok());
+  const std::string copy = Crash();
+  const Logged quiet;
+  EXPECT_EQ(OpenAt(copy)->stats().damaged_files, 0u);
+  EXPECT_EQ(quiet.text(), "");
+  Apply(Damage::kFlip, ReadFile(SegmentFiles(copy)[0].string())->find("second"), SegmentFiles(copy)[0]);
+  const Logged logged;
+  const auto after = OpenAt(copy);
+  EXPECT_THAT(logged.text(), AllOf(HasSubstr("warning"), HasSubstr("is damaged: 2 records are good, 1 are"),
+                                   HasSubstr("kept as " + copy + "/damaged/")));
+  EXPECT_EQ(after->stats().damaged_files, 1u);
+  EXPECT_EQ(after->stats().lost_records, 1u);
+}
+
+TEST_F(SpoolTest, ADamagedStateIsToldAndCountedAndSoIsDamageInTheSegmentsItLeaves) {
+  {
+    const auto spool = OpenSpool();
+    ASSERT_TRUE(spool->Append({"first", "second", "third"}).ok());
+  }
+  Apply(Damage::kFlip, 8, folder_ + "/state");
+  Apply(Damage::kFlip, ReadFile(SegmentFiles(folder_)[0].string())->find("second"), SegmentFiles(folder_)[0]);
+  const Logged logged;
+  const auto spool = OpenSpool();
+  EXPECT_THAT(Payloads(OfferAll(*spool)), ElementsAre("third", "first"));
+  EXPECT_THAT(logged.text(), AllOf(HasSubstr("/state is damaged; going on as epoch " + spool->epoch()),
+                                   HasSubstr("2 records are good, at least 1 are lost; kept as")));
+  EXPECT_EQ(spool->stats().damaged_files, 2u);
+  EXPECT_EQ(spool->stats().lost_records, 1u);
+}
 
 TEST_F(SpoolTest, ThreadsAppendAndDrainAtTheSameTime) {
   const auto spool = OpenSpool();

@@ -92,8 +92,11 @@ class Pass {
   void Resolve(Episode episode) {
     episode.resolve_time = std::max(EndOf(episode.finding), episode.open_time);
     DropPendingTriggers(episode.id);
+    const auto found = input_.end_notes.find(episode.finding.Key());
+    const std::string note = found == input_.end_notes.end() ? "" : found->second;
+    if (!note.empty()) episode.finding.summary = absl::StrCat(note, "; before: ", episode.finding.summary);
     for (const std::string& receiver : input_.receivers) {
-      if (NeedsResolve(episode, receiver)) Queue(episode, receiver, DeliveryAction::kResolve, "");
+      if (NeedsResolve(episode, receiver)) Queue(episode, receiver, DeliveryAction::kResolve, note);
     }
     changes_.episodes.push_back(std::move(episode));
   }

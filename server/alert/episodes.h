@@ -42,6 +42,8 @@ struct EpisodeInput {
   std::string external_url;            // base of links; empty: no links
   std::map<std::string, absl::Time>
       end_times;  // by Finding::Key(): when a finding ended, where known; else `now`
+  std::map<std::string, std::string>
+      end_notes;  // by Finding::Key(): why it ended, where there is more to say
 };
 
 struct EpisodeChanges {

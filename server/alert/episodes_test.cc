@@ -506,6 +506,7 @@ TEST(EventBodies, HoldTheWholeStoryAndAreTheSameEachTime) {
   EXPECT_EQ(event.url(), absl::StrCat("https://weft.example/findings/", world.Only().id));
   EXPECT_THAT(event.data().node_ids(), ElementsAre("id-a", "id-c"));
   EXPECT_THAT(event.data().hostnames(), ElementsAre("node-a", "node-c"));
+  EXPECT_THAT(event.data().summary(), testing::StartsWith("node-a - node-c: "));
   EXPECT_EQ(event.data().evidence(0).partner_hostname(), "node-c");
 }
 
@@ -527,8 +528,8 @@ TEST(EventBodies, OverlongSummariesAreCutAtACodePointWithAMark) {
   Episode episode;
   episode.finding = Slow({"id-a"});
   episode.finding.summary.clear();
-  for (int i = 0; i < 1024; ++i) episode.finding.summary += i % 2 == 0 ? "\xe8\x8a\x82" : "\xf0\x9f\x94\xa5";
-  const std::string whole = episode.finding.summary;
+  for (int i = 0; i < 1016; ++i) episode.finding.summary += i % 2 == 0 ? "\xe8\x8a\x82" : "\xf0\x9f\x94\xa5";
+  const std::string whole = absl::StrCat("node-a: ", episode.finding.summary);
   EXPECT_EQ(Parsed(EventBody(episode, kTrigger, 1, Lookup, "", "")).data().summary(), whole);
   episode.finding.summary += std::string(476, 'x');
   const std::string cut = Parsed(EventBody(episode, kTrigger, 1, Lookup, "", "")).data().summary();

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "base/text.h"
 #include "convert/convert.h"
+#include "convert/finding_text.h"
 #include "server/alert/episodes.h"
 
 namespace weft {
@@ -63,7 +64,7 @@ void FillFinding(const Episode& episode, const NodeLookup& nodes, v1::Finding* o
   for (const std::string& id : episode.finding.node_ids) out->add_hostnames(HostnameOf(id, nodes));
   for (v1::Evidence& evidence : *out->mutable_evidence())
     evidence.set_partner_hostname(HostnameOf(evidence.partner_node_id(), nodes));
-  out->set_summary(CutCodePoints(ToValidUtf8(out->summary()), kMaxSummaryCodePoints));
+  out->set_summary(CutCodePoints(ToValidUtf8(SummaryWithSubject(*out)), kMaxSummaryCodePoints));
 }
 
 std::string Link(absl::string_view base, const std::string& episode_id) {

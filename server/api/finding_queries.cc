@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "convert/convert.h"
+#include "convert/finding_text.h"
 #include "server/alert/window.h"
 #include "server/api/field_check.h"
 #include "server/api/paging.h"
@@ -21,6 +22,7 @@ void FillHostnames(const NodeDirectory& directory, v1::Finding* out) {
     evidence.set_partner_hostname(directory.HostnameOf(evidence.partner_node_id()));
   }
   out->set_summary(directory.WithHostnames(out->summary()));
+  out->set_summary(SummaryWithSubject(*out));
 }
 
 std::vector<std::string> MutedNow(const Episode& episode, const NodeDirectory& directory,

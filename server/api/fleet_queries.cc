@@ -19,6 +19,9 @@ namespace {
 
 constexpr int32_t kDefaultSlowPage = 20;
 constexpr double kDefaultBelowRatio = 0.9;
+constexpr size_t kMaxProbeNameBytes = 64;
+constexpr size_t kMaxRunIdBytes = 128;
+constexpr size_t kMaxCreatorBytes = 128;
 
 // A NUL cannot stand in a hostname, so that keys order as (hostname, id) do.
 std::string StatusKey(const v1::NodeStatus& status) {
@@ -80,6 +83,23 @@ absl::StatusOr<ResultsByRun> LoadResults(Store& store, const std::vector<Run>& r
   ResultsByRun by_run;
   for (StoredResult& result : *stored) by_run[result.result.run_id].push_back(std::move(result));
   return by_run;
+}
+
+using Presences = std::map<std::string, AgentPresence, std::less<>>;
+
+absl::Status CheckRemovable(const NodeRecord& record, const NodeDirectory& directory,
+                            const Presences& connected) {
+  if (connected.count(record.node.id) == 0) return absl::OkStatus();
+  std::string others;
+  for (const NodeRecord* other : directory.Named(record.node.hostname)) {
+    if (connected.count(other->node.id) == 0)
+      absl::StrAppend(&others, others.empty() ? " Not connected, and of the same hostname: " : ", ",
+                      other->node.id);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the agent of ", record.node.hostname, " (", record.node.id,
+                   ") is connected; stop it first, or it would be back at once.", others,
+                   others.empty() ? "" : "; to remove it, give its id."));
 }
 
 // The page key of NodeHistory is a decimal id; anything else never came from this list.
@@ -192,10 +212,15 @@ absl::StatusOr<v1::ListRunsResponse> Queries::ListRuns(const v1::ListRunsRequest
   if (!directory.ok()) return directory.status();
   const auto node_id = NodeIdFor(*directory, request.node());
   if (!node_id.ok()) return node_id.status();
-  const std::string list = absl::StrCat("runs ", *node_id);
+  if (absl::Status status = CheckText("probe", request.probe(), 0, kMaxProbeNameBytes); !status.ok())
+    return status;
+  if (absl::Status status = CheckTime("since_time", request.since_time()); !status.ok()) return status;
+  Store::RunFilter filter{*node_id, request.probe()};
+  if (request.has_since_time()) filter.since = FromProto(request.since_time());
+  const std::string list = absl::StrCat("runs ", *node_id, " ", request.probe());
   const auto before = DecodePageToken(list, request.page_token());
   if (!before.ok()) return before.status();
-  const auto runs = store_.ListRuns(*node_id, {*size + 1, *before});
+  const auto runs = store_.ListRuns(filter, {*size + 1, *before});
   if (!runs.ok()) return runs.status();
   const auto results = LoadResults(store_, *runs);
   if (!results.ok()) return results.status();
@@ -206,6 +231,55 @@ absl::StatusOr<v1::ListRunsResponse> Queries::ListRuns(const v1::ListRunsRequest
   };
   const auto key = [](const Run& run) { return run.id; };
   response.set_next_page_token(FillPage(*runs, *size, list, add, key));
+  return response;
+}
+
+absl::StatusOr<v1::GetRunResponse> Queries::GetRun(const v1::GetRunRequest& request) {
+  if (absl::Status status = CheckText("run_id", request.run_id(), 1, kMaxRunIdBytes); !status.ok())
+    return status;
+  const auto directory = Directory();
+  if (!directory.ok()) return directory.status();
+  const auto run = store_.GetRun(request.run_id());
+  if (absl::IsNotFound(run.status())) {
+    return absl::NotFoundError(absl::StrCat("no run \"", request.run_id(),
+                                            "\"; ids are those of ListRuns, and old ones are deleted."));
+  }
+  if (!run.ok()) return run.status();
+  const auto results = LoadResults(store_, {*run});
+  if (!results.ok()) return results.status();
+  v1::GetRunResponse response;
+  *response.mutable_run() = RunOf(*run, *directory, *results);
+  return response;
+}
+
+absl::StatusOr<v1::RemoveNodeResponse> Queries::RemoveNode(const v1::RemoveNodeRequest& request) {
+  absl::Status status = CheckText("removed_by", request.removed_by(), 1, kMaxCreatorBytes);
+  if (!status.ok()) return status;
+  const auto directory = Directory();
+  if (!directory.ok()) return directory.status();
+  const auto found = directory->Find(request.node());
+  if (!found.ok()) return found.status();
+  const NodeRecord record = **found;
+  if (status = CheckRemovable(record, *directory, view_.Connected()); !status.ok()) return status;
+  const auto episodes = store_.OpenEpisodes();
+  if (!episodes.ok()) return episodes.status();
+  if (status = store_.RemoveNode(record.node.id); !status.ok()) return status;
+  // An agent that came back meanwhile has stored its node before it was told to be connected.
+  if (status = CheckRemovable(record, *directory, view_.Connected()); !status.ok()) {
+    const absl::Status restored = store_.PutNode(record);
+    return restored.ok() ? status : restored;
+  }
+  if (options_.on_node_removed) {
+    options_.on_node_removed(
+        record.node.id, absl::StrCat("node ", record.node.hostname, " removed by ", request.removed_by()));
+  }
+  v1::RemoveNodeResponse response;
+  ToProto(record.node, response.mutable_node());
+  response.set_closed_findings(
+      static_cast<uint64_t>(std::count_if(episodes->begin(), episodes->end(), [&](const Episode& episode) {
+        const std::vector<std::string>& ids = episode.finding.node_ids;
+        return std::find(ids.begin(), ids.end(), record.node.id) != ids.end();
+      })));
   return response;
 }
 

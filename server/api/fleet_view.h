@@ -23,6 +23,7 @@ struct AgentPresence {
   absl::Time last_seen = absl::InfinitePast();         // server clock
   absl::Duration clock_offset = absl::ZeroDuration();  // agent wall clock minus server wall clock
   uint64_t spool_lost_records = 0;                     // as last reported
+  uint64_t spool_damaged_files = 0;                    // as last reported
   bool operator==(const AgentPresence&) const = default;
 };
 

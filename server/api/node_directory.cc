@@ -39,7 +39,8 @@ absl::Status Ambiguous(absl::string_view hostname, const std::vector<std::string
 
 }  // namespace
 
-NodeDirectory::NodeDirectory(std::vector<NodeRecord> nodes) : nodes_(std::move(nodes)) {
+NodeDirectory::NodeDirectory(std::vector<NodeRecord> nodes, std::set<std::string> connected)
+    : nodes_(std::move(nodes)), connected_(std::move(connected)) {
   std::sort(nodes_.begin(), nodes_.end(), ByHostname);
   for (size_t i = 0; i < nodes_.size(); ++i) by_id_.emplace(nodes_[i].node.id, i);
 }
@@ -57,15 +58,28 @@ std::string NodeDirectory::HostnameOf(absl::string_view node_id) const {
 absl::StatusOr<const NodeRecord*> NodeDirectory::Find(absl::string_view name) const {
   if (absl::Status status = CheckName(name); !status.ok()) return status;
   if (const NodeRecord* record = ById(name)) return record;
-  std::vector<std::string> ids, hostnames;
-  for (const NodeRecord& record : nodes_) {
-    hostnames.push_back(record.node.hostname);
-    if (record.node.hostname == name) ids.push_back(record.node.id);
+  const std::vector<const NodeRecord*> named = Named(name);
+  if (named.size() == 1) return named[0];
+  std::vector<std::string> ids;
+  std::vector<const NodeRecord*> present;
+  for (const NodeRecord* record : named) {
+    ids.push_back(record->node.id);
+    if (connected_.count(record->node.id) != 0) present.push_back(record);
   }
-  if (ids.size() == 1) return ById(ids[0]);
+  if (present.size() == 1) return present[0];
   if (ids.size() > 1) return Ambiguous(name, ids);
+  std::vector<std::string> hostnames;
+  for (const NodeRecord& record : nodes_) hostnames.push_back(record.node.hostname);
   return absl::NotFoundError(absl::StrCat("no node \"", EscapeControl(name), "\" among ", nodes_.size(),
                                           " known nodes.", DidYouMean(NearMatches(name, hostnames))));
+}
+
+std::vector<const NodeRecord*> NodeDirectory::Named(absl::string_view hostname) const {
+  std::vector<const NodeRecord*> named;
+  for (const NodeRecord& record : nodes_) {
+    if (record.node.hostname == hostname) named.push_back(&record);
+  }
+  return named;
 }
 
 std::string NodeDirectory::WithHostnames(absl::string_view text) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace weft {
 
 class NodeDirectory {
  public:
-  explicit NodeDirectory(std::vector<NodeRecord> nodes);
+  // `connected`: ids of the nodes whose agents are.
+  explicit NodeDirectory(std::vector<NodeRecord> nodes, std::set<std::string> connected = {});
 
   // Ordered by hostname, then id.
   const std::vector<NodeRecord>& nodes() const { return nodes_; }
@@ -21,14 +23,18 @@ class NodeDirectory {
   const NodeRecord* ById(absl::string_view node_id) const;
   // The current hostname, or the id itself when the node is unknown.
   std::string HostnameOf(absl::string_view node_id) const;
-  // By id, else by hostname. kInvalidArgument: empty, longer than 253 bytes, or a hostname that several nodes
-  // share (the message lists their ids); kNotFound: none, with near hostnames.
+  // By id, else by hostname; of several nodes of that name the only one that is connected: the others were
+  // the same machine before it was set up anew. kInvalidArgument: empty, longer than 253 bytes, or a hostname
+  // that several nodes share otherwise (the message lists their ids); kNotFound: none, with near hostnames.
   absl::StatusOr<const NodeRecord*> Find(absl::string_view id_or_hostname) const;
+  // All of that hostname, by id.
+  std::vector<const NodeRecord*> Named(absl::string_view hostname) const;
   // `text` with each whole word that is a node id replaced by the hostname.
   std::string WithHostnames(absl::string_view text) const;
 
  private:
   std::vector<NodeRecord> nodes_;
+  std::set<std::string> connected_;
   std::map<std::string, size_t, std::less<>> by_id_;  // index into nodes_
 };
 

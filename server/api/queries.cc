@@ -1,5 +1,6 @@
 #include "server/api/queries.h"
 
+#include <set>
 #include <utility>
 
 #include "server/alert/window.h"
@@ -13,8 +14,11 @@ Queries::Queries(Store& store, const FleetView& view, Clock& clock, QueriesOptio
 absl::StatusOr<NodeDirectory> Queries::Directory() {
   auto nodes = store_.ListNodes();
   if (!nodes.ok()) return nodes.status();
-  Overlay(view_.Connected(), &*nodes);
-  return NodeDirectory(*std::move(nodes));
+  const auto connected = view_.Connected();
+  Overlay(connected, &*nodes);
+  std::set<std::string> ids;
+  for (const auto& [id, presence] : connected) ids.insert(id);
+  return NodeDirectory(*std::move(nodes), std::move(ids));
 }
 
 absl::StatusOr<std::vector<NodeFacts>> Queries::FactsOf(const NodeDirectory& directory, absl::Time now) {

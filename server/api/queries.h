@@ -28,6 +28,9 @@ struct QueriesOptions {
   absl::Duration stale_after = absl::Hours(1);
   // Called after a window was created or ended, on the caller's thread; must be short. May be null.
   std::function<void()> on_windows_changed;
+  // Called after a node was removed, with what its findings are to say of their end, e.g. "node gpu017
+  // removed by ann"; the same thread and brevity. May be null.
+  std::function<void(const std::string& node_id, const std::string& note)> on_node_removed;
 };
 
 class Queries {
@@ -42,6 +45,10 @@ class Queries {
   absl::StatusOr<v1::ListNodeHistoryResponse> ListNodeHistory(const v1::ListNodeHistoryRequest& request);
   // Pages end early where an answer would grow too large for one message.
   absl::StatusOr<v1::ListRunsResponse> ListRuns(const v1::ListRunsRequest& request);
+  absl::StatusOr<v1::GetRunResponse> GetRun(const v1::GetRunRequest& request);
+  // kFailedPrecondition while the node's agent is connected, or when the hostname is also that of another
+  // node.
+  absl::StatusOr<v1::RemoveNodeResponse> RemoveNode(const v1::RemoveNodeRequest& request);
   absl::StatusOr<v1::GetStatusResponse> GetStatus(const v1::GetStatusRequest& request);
   // All nodes as ListNodes gives them, in one go: for the metrics page. Costs one read of nodes, open
   // episodes and windows.

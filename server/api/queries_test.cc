@@ -151,10 +151,63 @@ TEST(GetNodeTest, AnUnknownNodeIsNotFoundWithNearOnes) {
   EXPECT_THAT(Message(response), HasSubstr("Did you mean gpu001"));
 }
 
+TEST(GetNodeTest, OfTwoNodesOfOneHostnameTheConnectedOneIsMeant) {
+  TestFleet fleet;
+  fleet.AddNode("id-old", "gpu001");
+  fleet.AddNode("id-new", "gpu001");
+  v1::GetNodeRequest request;
+  request.set_node("gpu001");
+  EXPECT_EQ(fleet.queries().GetNode(request).status().code(), absl::StatusCode::kInvalidArgument);
+  fleet.ConnectAgent("id-new");
+  EXPECT_EQ(fleet.queries().GetNode(request)->node().node().node_id(), "id-new");
+  fleet.ConnectAgent("id-old");
+  EXPECT_EQ(fleet.queries().GetNode(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RemoveNodeTest, ANodeThatIsAwayIsForgottenAndItsFindingsAreToldWhoDidIt) {
+  TestFleet fleet;
+  fleet.AddNode("id-1", "gpu001");
+  fleet.AddNode("id-2", "gpu002");
+  fleet.AddEpisode("e1", {"id-1"});
+  fleet.AddEpisode("e2", {"id-1", "id-2"}, FindingScope::kPair);
+  fleet.AddEpisode("e3", {"id-2"});
+  v1::RemoveNodeRequest request;
+  request.set_node("gpu001");
+  EXPECT_EQ(fleet.queries().RemoveNode(request).status().code(), absl::StatusCode::kInvalidArgument)
+      << "who?";
+  request.set_removed_by("ann");
+  const auto response = fleet.queries().RemoveNode(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->node().hostname(), "gpu001");
+  EXPECT_EQ(response->closed_findings(), 2u);
+  EXPECT_EQ(fleet.store().ListNodes()->size(), 1u);
+  EXPECT_EQ(fleet.removed().at("id-1"), "node gpu001 removed by ann");
+  EXPECT_EQ(fleet.queries().RemoveNode(request).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(RemoveNodeTest, AConnectedNodeIsKeptAndItsForgottenNamesakeIsNamed) {
+  TestFleet fleet;
+  fleet.AddNode("id-old", "gpu001");
+  fleet.AddNode("id-new", "gpu001");
+  fleet.ConnectAgent("id-new");
+  v1::RemoveNodeRequest request;
+  request.set_node("gpu001");
+  request.set_removed_by("ann");
+  const absl::Status refused = fleet.queries().RemoveNode(request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("(id-new) is connected"),
+                                                    HasSubstr("of the same hostname: id-old; to remove it")));
+  EXPECT_EQ(fleet.store().ListNodes()->size(), 2u);
+  EXPECT_TRUE(fleet.removed().empty());
+  request.set_node("id-old");
+  EXPECT_TRUE(fleet.queries().RemoveNode(request).ok());
+}
+
 TEST(GetNodeTest, AHostnameOfTwoNodesIsRefusedWithTheirIds) {
   TestFleet fleet;
   Populate(fleet);
   fleet.AddNode(kNodeC, "gpu001");
+  fleet.ConnectAgent(kNodeC);
   v1::GetNodeRequest request;
   request.set_node("gpu001");
   const auto response = fleet.queries().GetNode(request);
@@ -373,6 +426,9 @@ TEST(FindingsTest, HostnamesStandWhereIdsStood) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_THAT(response->finding().hostnames(), ElementsAre("gpu001"));
   EXPECT_EQ(response->finding().summary(), "gpu001 is slow with gpu002.");
+  episode.finding.summary = absl::StrCat("slow with ", kNodeB);
+  fleet.PutEpisode(episode);
+  EXPECT_EQ(fleet.queries().GetFinding(request)->finding().summary(), "gpu001: slow with gpu002");
   EXPECT_EQ(response->finding().evidence(0).partner_hostname(), "gpu002");
 }
 

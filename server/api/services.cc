@@ -70,6 +70,16 @@ grpc::ServerUnaryReactor* FleetService::ListRuns(Context* context, const v1::Lis
   return Answer(context, queries_, &Queries::ListRuns, request, response);
 }
 
+grpc::ServerUnaryReactor* FleetService::GetRun(Context* context, const v1::GetRunRequest* request,
+                                               v1::GetRunResponse* response) {
+  return Answer(context, queries_, &Queries::GetRun, request, response);
+}
+
+grpc::ServerUnaryReactor* FleetService::RemoveNode(Context* context, const v1::RemoveNodeRequest* request,
+                                                   v1::RemoveNodeResponse* response) {
+  return Answer(context, queries_, &Queries::RemoveNode, request, response);
+}
+
 grpc::ServerUnaryReactor* ServerService::GetStatus(Context* context, const v1::GetStatusRequest* request,
                                                    v1::GetStatusResponse* response) {
   return Answer(context, queries_, &Queries::GetStatus, request, response);

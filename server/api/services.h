@@ -31,6 +31,11 @@ class FleetService final : public v1::FleetService::CallbackService {
                                             v1::ListNodeHistoryResponse* response) override;
   grpc::ServerUnaryReactor* ListRuns(grpc::CallbackServerContext* context, const v1::ListRunsRequest* request,
                                      v1::ListRunsResponse* response) override;
+  grpc::ServerUnaryReactor* GetRun(grpc::CallbackServerContext* context, const v1::GetRunRequest* request,
+                                   v1::GetRunResponse* response) override;
+  grpc::ServerUnaryReactor* RemoveNode(grpc::CallbackServerContext* context,
+                                       const v1::RemoveNodeRequest* request,
+                                       v1::RemoveNodeResponse* response) override;
 
  private:
   Queries& queries_;

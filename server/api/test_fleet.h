@@ -47,6 +47,7 @@ class TestFleet {
     options.version = "0.1.0";
     options.stale_after = absl::Hours(1);
     options.on_windows_changed = [this] { ++windows_changed_; };
+    options.on_node_removed = [this](const std::string& id, const std::string& note) { removed_[id] = note; };
     queries_ = std::make_unique<Queries>(*store_, view_, clock_, std::move(options));
   }
 
@@ -55,6 +56,8 @@ class TestFleet {
   SimulatedClock& clock() { return clock_; }
   Queries& queries() { return *queries_; }
   int windows_changed() const { return windows_changed_; }
+  // Notes by node id.
+  const std::map<std::string, std::string>& removed() const { return removed_; }
 
   // A node that is known but not connected.
   void AddNode(const std::string& id, const std::string& hostname, const std::string& rack = "r1") {
@@ -140,6 +143,7 @@ class TestFleet {
   std::unique_ptr<Queries> queries_;
   uint64_t sequence_ = 0;
   int windows_changed_ = 0;
+  std::map<std::string, std::string> removed_;
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "server/app/config.h"
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -73,8 +74,8 @@ void CheckRange(absl::string_view key, const google::protobuf::Duration& value, 
                 absl::Duration most, Problems& problems) {
   const absl::Duration duration = FromProto(value);
   if (duration < least || duration > most) {
-    problems.push_back(
-        absl::StrCat(key, " must be from ", absl::FormatDuration(least), " to ", absl::FormatDuration(most)));
+    problems.push_back(absl::StrCat(key, " is ", absl::FormatDuration(duration), ", must be from ",
+                                    absl::FormatDuration(least), " to ", absl::FormatDuration(most)));
   }
 }
 
@@ -98,6 +99,32 @@ void CheckSecurity(const v1::ServerConfig& config, Problems& problems) {
 
 constexpr uint32_t kMaxGroupSize = 1024;
 
+// 0 stands for the default in a spec on its way; from a person it is more likely a mistake.
+void CheckParts(const v1::NcclProbe& probe, const std::string& where, Problems& problems) {
+  if (probe.has_init_deadline() && FromProto(probe.init_deadline()) == absl::ZeroDuration())
+    problems.push_back(absl::StrCat(where, "nccl.init_deadline must be above 0"));
+  if (probe.has_size_deadline() && FromProto(probe.size_deadline()) == absl::ZeroDuration())
+    problems.push_back(absl::StrCat(where, "nccl.size_deadline must be above 0"));
+}
+
+// `where` names the probe.
+void CheckProbe(const v1::ProbePlan& plan, const std::string& where, Problems& problems) {
+  if (plan.spec().kind_case() == v1::ProbeSpec::KIND_NOT_SET) {
+    problems.push_back(absl::StrCat(where, "spec needs one of fabric, nccl, gpu_copy"));
+  } else if (absl::Status status = ValidateProbeSpec(plan.spec()); !status.ok()) {
+    problems.push_back(absl::StrCat(where, std::string(status.message())));
+  }
+  if (plan.spec().has_fabric() && plan.group_size() != 2)
+    problems.push_back(absl::StrCat(where, "group_size of the fabric probe must be 2"));
+  if (plan.spec().has_gpu_copy() && plan.group_size() != 1)
+    problems.push_back(absl::StrCat(where, "group_size of the copy probe must be 1"));
+  if (plan.spec().has_nccl() && (plan.group_size() < 2 || plan.group_size() > kMaxGroupSize))
+    problems.push_back(absl::StrCat(where, "group_size of an NCCL probe must be 2 to ", kMaxGroupSize));
+  CheckParts(plan.spec().nccl(), where, problems);
+  CheckRange(absl::StrCat(where, "period"), plan.period(), absl::Seconds(1), absl::Hours(24 * 7), problems);
+  CheckRange(absl::StrCat(where, "deadline"), plan.deadline(), absl::Seconds(1), absl::Hours(1), problems);
+}
+
 void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
   if (config.probes().empty()) problems.push_back("probes: at least one is needed");
   std::set<std::string> names;
@@ -105,19 +132,7 @@ void CheckProbes(const v1::ServerConfig& config, Problems& problems) {
     const std::string& name = plan.spec().name();
     if (!names.insert(name).second)
       problems.push_back(absl::StrCat("probes: name \"", name, "\" appears twice"));
-    if (plan.spec().kind_case() == v1::ProbeSpec::KIND_NOT_SET) {
-      problems.push_back(absl::StrCat("probes: spec of \"", name, "\" needs one of fabric, nccl, gpu_copy"));
-    } else if (absl::Status status = ValidateProbeSpec(plan.spec()); !status.ok()) {
-      problems.push_back(absl::StrCat("probes: ", std::string(status.message())));
-    }
-    if (plan.spec().has_fabric() && plan.group_size() != 2)
-      problems.push_back("probes: group_size of the fabric probe must be 2");
-    if (plan.spec().has_gpu_copy() && plan.group_size() != 1)
-      problems.push_back("probes: group_size of the copy probe must be 1");
-    if (plan.spec().has_nccl() && (plan.group_size() < 2 || plan.group_size() > kMaxGroupSize))
-      problems.push_back(absl::StrCat("probes: group_size of an NCCL probe must be 2 to ", kMaxGroupSize));
-    CheckRange("probes: period", plan.period(), absl::Seconds(1), absl::Hours(24 * 7), problems);
-    CheckRange("probes: deadline", plan.deadline(), absl::Seconds(1), absl::Hours(1), problems);
+    CheckProbe(plan, absl::StrCat("probe \"", name, "\": "), problems);
   }
 }
 
@@ -148,9 +163,10 @@ void CheckDetector(const v1::DetectorConfig& detector, Problems& problems) {
   if (!(detector.recovered_ratio() > detector.slow_ratio() && detector.recovered_ratio() <= 1)) {
     problems.push_back("detector: recovered_ratio must be above slow_ratio and at most 1");
   }
-  for (const uint32_t runs : {detector.slow_runs(), detector.recovered_runs(), detector.baseline_runs()}) {
-    if (runs > 1000)
-      problems.push_back("detector: slow_runs, recovered_runs and baseline_runs are at most 1000");
+  for (const auto& [key, runs] :
+       {std::pair("slow_runs", detector.slow_runs()), std::pair("recovered_runs", detector.recovered_runs()),
+        std::pair("baseline_runs", detector.baseline_runs())}) {
+    if (runs > 1000) problems.push_back(absl::StrCat("detector: ", key, " is ", runs, ", at most 1000"));
   }
 }
 
@@ -178,7 +194,8 @@ absl::StatusOr<v1::ServerConfig> LoadServerConfig(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return text.status();
   v1::ServerConfig config;
-  if (absl::Status status = ParseYaml(*text, path, &config); !status.ok()) return status;
+  if (absl::Status status = ParseYaml(*text, path, &config, YamlZero::kIsRefused); !status.ok())
+    return status;
   if (absl::Status status = CompleteServerConfig(config); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(status.message())));
   }

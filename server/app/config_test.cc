@@ -1,5 +1,8 @@
 #include "server/app/config.h"
 
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
 #include "convert/yaml.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,7 +47,7 @@ TEST(ServerConfigTest, AProbeNeedsAKindAndACollectiveAPartner) {
                                   "nccl: {}}, group_size: 1}]",
                                   config)
                              .message());
-  EXPECT_THAT(text, HasSubstr("spec of \"x\" needs one of fabric, nccl, gpu_copy"));
+  EXPECT_THAT(text, HasSubstr("probe \"x\": spec needs one of fabric, nccl, gpu_copy"));
   EXPECT_THAT(text, HasSubstr("group_size of an NCCL probe must be 2 to 1024"));
 }
 
@@ -76,11 +79,32 @@ detector: {slow_ratio: 0.9, recovered_ratio: 0.5}
 )",
                                   config)
                              .message());
-  for (const char* part : {"data_dir is missing", "retention must be", "window", "period must be",
+  for (const char* part : {"data_dir is missing", "retention is 1m, must be",
+                           "probe \"wire\": probe field fabric.window must be 1 to 1024",
+                           "probe \"wire\": period is 10ms, must be from 1s to 168h",
                            "\"wire\" appears twice", "group_size of the fabric probe must be 2", "[a-z0-9_-]",
                            "https://", "secret_file is missing", "recovered_ratio must be above"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(ServerConfigTest, AZeroThatWouldMeanTheDefaultIsRefused) {
+  const std::string path = ::testing::TempDir() + "/zeros.yaml";
+  std::ofstream(path) << "insecure: true\ndata_dir: d\nreconnect_spread: 0s\nprobes:\n"
+                         "  - spec: {name: x, fabric: {window: 0, bytes_per_size: 0}}\n"
+                         "    group_size: 0\n"
+                         "  - spec: {name: y, nccl: {warm_up_iterations: 0}}\n"
+                         "detector: {slow_ratio: 0, slow_runs: 0}\n";
+  const std::string text(LoadServerConfig(path).status().message());
+  for (const char* key : {":5: window", ":5: bytes_per_size", ":6: group_size", ":7: warm_up_iterations",
+                          ":8: slow_ratio", ":8: slow_runs"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat(path, key, " is 0, which would give its default"))) << key;
+  }
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("reconnect_spread")));
+  std::ofstream(path)
+      << "insecure: true\ndata_dir: d\nprobes: [{spec: {name: y, nccl: {init_deadline: 0s}}}]\n";
+  EXPECT_THAT(std::string(LoadServerConfig(path).status().message()),
+              HasSubstr("probe \"y\": nccl.init_deadline must be above 0"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convert/finding_text.h"
 #include "spdlog/spdlog.h"
 
 namespace weft {
@@ -32,21 +33,31 @@ std::vector<NodeView> ViewsOf(const std::vector<NodeRecord>& records, const Flee
   return views;
 }
 
-// A missing agent stays missing until it is back: also after a restart, while others may still be coming, and
-// whatever the wall clock does.
+// A missing agent stays missing until it is back or its node is removed: also after a restart, while others
+// may still be coming, and whatever the wall clock does.
 void HoldMissing(const std::vector<NodeView>& views, EpisodeInput& input) {
-  std::set<std::string> connected;
+  std::set<std::string> away;
   for (const NodeView& view : views) {
-    if (view.connected) connected.insert(view.node_id);
+    if (!view.connected) away.insert(view.node_id);
   }
   std::set<std::string> held;
   for (const Finding& finding : input.findings) held.insert(finding.Key());
   for (const Episode& episode : input.open_episodes) {
     const Finding& finding = episode.finding;
     if (finding.kind != FindingKind::kAgentMissing || held.count(finding.Key()) != 0) continue;
-    if (!finding.node_ids.empty() && connected.count(finding.node_ids[0]) == 0)
-      input.findings.push_back(finding);
+    if (!finding.node_ids.empty() && away.count(finding.node_ids[0]) != 0) input.findings.push_back(finding);
   }
+}
+
+std::string NamesOf(const Finding& finding, const NodeLookup& nodes) {
+  v1::Finding named;
+  named.set_scope(static_cast<v1::FindingScope>(finding.scope));
+  named.set_part(finding.part);
+  for (const std::string& id : finding.node_ids) {
+    const Node* node = nodes(id);
+    named.add_hostnames(node == nullptr ? id : node->hostname);
+  }
+  return SubjectOf(named);
 }
 
 }  // namespace
@@ -114,6 +125,7 @@ absl::StatusOr<EpisodeInput> DetectLoop::ReadInput(const std::vector<NodeRecord>
   for (Finding& finding : LivenessFindings(views, now, options_.liveness))
     input.findings.push_back(std::move(finding));
   HoldMissing(views, input);
+  EndThoseOfUnknownNodes(nodes, input);
 
   absl::StatusOr<std::vector<MaintenanceWindow>> windows = store_.ListWindows();
   if (!windows.ok()) return windows.status();
@@ -136,6 +148,30 @@ absl::StatusOr<EpisodeInput> DetectLoop::ReadInput(const std::vector<NodeRecord>
     }
   }
   return input;
+}
+
+void DetectLoop::NoteRemoved(const std::string& node_id, const std::string& note) {
+  {
+    MutexLock lock(removed_mutex_);
+    removed_[node_id] = note;
+  }
+  worker_.Wake();
+}
+
+// The detector remembers a removed node for as long as its memory lasts; nobody is to be told of it.
+void DetectLoop::EndThoseOfUnknownNodes(const std::map<std::string, Node>& nodes, EpisodeInput& input) {
+  std::erase_if(input.findings, [&](const Finding& finding) {
+    return std::any_of(finding.node_ids.begin(), finding.node_ids.end(),
+                       [&](const std::string& id) { return nodes.count(id) == 0; });
+  });
+  MutexLock lock(removed_mutex_);
+  for (const auto& [id, node] : nodes) removed_.erase(id);  // back again
+  for (const Episode& episode : input.open_episodes) {
+    for (const std::string& id : episode.finding.node_ids) {
+      if (const auto found = removed_.find(id); found != removed_.end())
+        input.end_notes[episode.finding.Key()] = found->second;
+    }
+  }
 }
 
 absl::Status DetectLoop::Evaluate(const std::vector<NodeRecord>& records,
@@ -180,9 +216,10 @@ void DetectLoop::CountChanges(const EpisodeChanges& changes, const EpisodeInput&
                                    [&](const Episode& open) { return open.id == episode.id; });
     if (!known) {
       counters_.CountRegression(episode.finding.scope, episode.finding.probe);
-      spdlog::info("finding {} opened: {}", episode.id, episode.finding.summary);
+      spdlog::info("finding {} opened: {}: {}", episode.id, NamesOf(episode.finding, before.nodes),
+                   episode.finding.summary);
     } else if (!episode.is_open()) {
-      spdlog::info("finding {} resolved", episode.id);
+      spdlog::info("finding {} resolved: {}", episode.id, NamesOf(episode.finding, before.nodes));
     }
   }
   for (const Delivery& delivery : before.deliveries) {

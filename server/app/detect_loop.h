@@ -42,6 +42,8 @@ class DetectLoop {
   absl::Status Recover();
   void Start() { worker_.Start(); }
   void Stop() { worker_.Stop(); }
+  // The node is no longer in the store: its findings end, and `note` says why. Any thread.
+  void NoteRemoved(const std::string& node_id, const std::string& note) WEFT_EXCLUDES(removed_mutex_);
   // Something changed: results, windows or agents. Any thread.
   void Wake() { worker_.Wake(); }
 
@@ -54,6 +56,8 @@ class DetectLoop {
                                          const std::map<std::string, Node>& nodes, absl::Time now);
   absl::Status Commit(EpisodeChanges changes);
   void CountChanges(const EpisodeChanges& changes, const EpisodeInput& before, absl::Time now);
+  void EndThoseOfUnknownNodes(const std::map<std::string, Node>& nodes, EpisodeInput& input)
+      WEFT_EXCLUDES(removed_mutex_);
   void Publish(const std::vector<Finding>& findings);
 
   const DetectLoopOptions options_;
@@ -66,7 +70,9 @@ class DetectLoop {
   int64_t cursor_ = 0;            // what the detector has seen
   int64_t committed_cursor_ = 0;  // what the store knows of that
   std::vector<DetectorState> unsaved_states_;
-  Worker worker_;  // last: stops first
+  Mutex removed_mutex_;
+  std::map<std::string, std::string> removed_ WEFT_GUARDED_BY(removed_mutex_);  // notes by node id
+  Worker worker_;                                                               // last: stops first
 };
 
 }  // namespace weft

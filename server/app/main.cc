@@ -23,6 +23,7 @@ class StopSignals {
     for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, as a full disk is
   }
   // True when a signal came within a second.
   bool Wait() {

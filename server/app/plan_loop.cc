@@ -45,11 +45,12 @@ std::string KindOf(const ProbeSpec& spec) {
 }  // namespace
 
 PlanLoop::PlanLoop(std::vector<ProbeSchedule> schedules, absl::Duration gather, Store& store, Clock& clock,
-                   AgentStreams& streams)
+                   AgentStreams& streams, MetricCounters& counters)
     : gather_(gather),
       store_(store),
       clock_(clock),
       streams_(streams),
+      counters_(counters),
       tracker_(RunTrackerOptions{.display_name = [this](absl::string_view id) { return DisplayName(id); }}),
       worker_("plan", clock, [this] { return Step(); }) {
   for (ProbeSchedule& settings : schedules) {
@@ -65,7 +66,7 @@ absl::Status PlanLoop::Recover() {
     last_success_[record.node.id] = record.last_success;
     hostnames_[record.node.id] = record.node.hostname;
   }
-  absl::StatusOr<std::vector<Run>> newest = store_.ListRuns("", {1, ""});
+  absl::StatusOr<std::vector<Run>> newest = store_.ListRuns({}, {1, ""});
   if (!newest.ok()) return newest.status();
   absl::Time start = clock_.Now();
   if (!newest->empty()) start = std::max(start, newest->front().plan_time + absl::Milliseconds(1));
@@ -209,6 +210,10 @@ void PlanLoop::PlanRuns(Schedule& schedule, absl::Time now) {
 }
 
 void PlanLoop::Execute(TrackerOutput output) {
+  // It took no part in the run, so the run's time is not its own.
+  for (const Decline& decline : output.declined) {
+    counters_.CountRun(DisplayName(decline.node_id), decline.probe, decline.outcome, absl::InfinitePast());
+  }
   for (const Command& command : output.commands) streams_.Send(command.node_id, ToMessage(command));
   for (Run& run : output.finished) {
     if (run.state != RunState::kOk) spdlog::info("run {} did not succeed: {}", run.id, run.detail);

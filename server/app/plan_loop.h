@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "base/steady_time.h"
 #include "base/worker.h"
+#include "server/http/metrics.h"
 #include "server/ingest/agent_events.h"
 #include "server/ingest/agent_service.h"
 #include "server/plan/planner.h"
@@ -32,8 +33,9 @@ struct ProbeSchedule {
 class PlanLoop {
  public:
   // The first round waits `gather` after Recover, so that agents that come back find their places in it.
+  // Declined leases are counted, since no result tells of them.
   PlanLoop(std::vector<ProbeSchedule> schedules, absl::Duration gather, Store& store, Clock& clock,
-           AgentStreams& streams);
+           AgentStreams& streams, MetricCounters& counters);
   // Takes up the runs and round numbers that the store remembers. Call once, before Start.
   absl::Status Recover();
   void Start();
@@ -71,6 +73,7 @@ class PlanLoop {
   Store& store_;
   Clock& clock_;
   AgentStreams& streams_;
+  MetricCounters& counters_;
 
   // Used by the loop's thread only.
   std::vector<Schedule> schedules_;

@@ -27,7 +27,7 @@
 #include "server/app/node_keeper.h"
 #include "server/app/plan_loop.h"
 #include "server/app/port_watch.h"
-
+#include "server/app/store_watch.h"
 #include "server/auth/authorizer.h"
 #include "server/http/api_routes.h"
 #include "server/http/host_port.h"
@@ -196,6 +196,7 @@ struct ServerApp::Parts {
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<HttpServer> http_server;
   std::unique_ptr<PortWatch> port_watch;
+  std::unique_ptr<StoreWatch> store_watch;
   int grpc_port = 0;
   std::atomic<bool> running = false;
 };
@@ -225,7 +226,7 @@ void ServerApp::Parts::Wire() {
   counter_options.receivers = ReceiverNames(config);
   counters = std::make_unique<MetricCounters>(counter_options);
   plan_loop = std::make_unique<PlanLoop>(SchedulesOf(config), FromProto(config.reconnect_spread()), *store,
-                                         clock, streams);
+                                         clock, streams, *counters);
   node_keeper = std::make_unique<NodeKeeper>(*store, clock, view);
   for (const Receiver& receiver : receivers) {
     delivery_loops.push_back(
@@ -244,12 +245,17 @@ void ServerApp::Parts::Wire() {
   detect_loop =
       std::make_unique<DetectLoop>(std::move(detect_options), Detector(DetectorOptionsOf(config.detector())),
                                    *store, clock, outbox_mutex, view, *counters);
+  store_watch = std::make_unique<StoreWatch>(*store, clock);
   retention = std::make_unique<Worker>("retention", clock, [this] { return DeleteOld(); });
 
   QueriesOptions query_options;
   query_options.version = std::string(Version());
   query_options.stale_after = StaleAfter(config);
   query_options.on_windows_changed = [this] { detect_loop->Wake(); };
+  query_options.on_node_removed = [this](const std::string& id, const std::string& note) {
+    spdlog::info("{} ({})", note, id);
+    detect_loop->NoteRemoved(id, note);
+  };
   queries = std::make_unique<Queries>(*store, view, clock, query_options);
   MetricsSourceOptions metrics_options;
   metrics_options.version = std::string(Version());
@@ -321,6 +327,7 @@ void ServerApp::Parts::StartLoops() {
   detect_loop->Start();
   for (const auto& loop : delivery_loops) loop->Start();
   retention->Start();
+  store_watch->Start();
   http_server->Start();
   port_watch->Start();
   running = true;
@@ -333,6 +340,7 @@ ServerApp::Parts::~Parts() {
   streams.Drain();
   if (grpc_server != nullptr)
     grpc_server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoSeconds(kStopWithin));
+  if (store_watch != nullptr) store_watch->Stop();
   if (retention != nullptr) retention->Stop();
   for (const auto& loop : delivery_loops) loop->Stop();
   if (detect_loop != nullptr) detect_loop->Stop();
@@ -349,10 +357,11 @@ void ServerApp::Parts::OnAgentEvent(AgentEvent event) {
   const std::string& id = event.node_id;
   if (const auto* connected = std::get_if<AgentConnected>(&event.what)) {
     view.SetConnected(id, {connected->record.last_seen, connected->record.clock_offset,
-                           connected->record.spool_lost_records});
+                           connected->record.spool_lost_records, 0});
     detect_loop->Wake();
   } else if (const auto* beat = std::get_if<AgentHeartbeat>(&event.what)) {
-    view.SetConnected(id, {beat->received, beat->clock_offset, beat->spool_lost_records});
+    view.SetConnected(
+        id, {beat->received, beat->clock_offset, beat->spool_lost_records, beat->spool_damaged_files});
     return;
   } else if (std::holds_alternative<AgentGone>(event.what)) {
     const auto all = view.Connected();
@@ -385,7 +394,7 @@ absl::Duration ServerApp::Parts::DeleteOld() {
 absl::Status ServerApp::Parts::Ready() const {
   if (!running) return absl::UnavailableError("starting or stopping");
   if (port_watch->failed()) return absl::UnavailableError("the gRPC port does not answer");
-  return absl::OkStatus();
+  return store_watch->status();
 }
 
 ServerApp::ServerApp(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

@@ -25,6 +25,8 @@ constexpr std::array kRules = {
     Rule{"/weft.v1.FleetService/ListSlowNodes", Role::kViewer},
     Rule{"/weft.v1.FleetService/ListNodeHistory", Role::kViewer},
     Rule{"/weft.v1.FleetService/ListRuns", Role::kViewer},
+    Rule{"/weft.v1.FleetService/GetRun", Role::kViewer},
+    Rule{"/weft.v1.FleetService/RemoveNode", Role::kOperator},
     Rule{"/weft.v1.ServerService/GetStatus", Role::kViewer},
     Rule{"/weft.v1.FindingService/ListFindings", Role::kViewer},
     Rule{"/weft.v1.FindingService/GetFinding", Role::kViewer},

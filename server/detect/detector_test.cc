@@ -18,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 const absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
@@ -143,6 +144,21 @@ TEST_F(DetectorTest, AFindingEndsAfterThreeGoodRuns) {
   EXPECT_THAT(Named(detector_), ElementsAre("n3"));
   fleet.Play(detector_, 1, Always(48));
   EXPECT_THAT(detector_.Findings(), IsEmpty());
+}
+
+TEST_F(DetectorTest, TheSummaryOfAFindingThatIsHeldSaysThatItsNodeRecovers) {
+  Detector patient{DetectorOptions{.recovered_runs = 6}};
+  Fleet fleet(8);
+  fleet.Play(patient, 10, Always(48));
+  fleet.Play(patient, 5, WithSlow(48, {{3, 0.6}}));
+  fleet.Play(patient, 1, Always(50));
+  ASSERT_THAT(Alerts(patient), SizeIs(1));
+  EXPECT_THAT(Alerts(patient)[0].summary, HasSubstr("is recovering: 60 % of expected"));
+  fleet.Play(patient, 4, Always(50));
+  ASSERT_THAT(Alerts(patient), SizeIs(1));
+  EXPECT_THAT(Alerts(patient)[0].summary,
+              HasSubstr("is recovering: 104 % of expected (50.0 GB/s of 48.0 GB/s) after slow runs with"));
+  EXPECT_THAT(Alerts(patient)[0].summary, Not(HasSubstr("fell to")));
 }
 
 TEST_F(DetectorTest, NodesThatNeverWereFastAreNamedByTheirCohort) {

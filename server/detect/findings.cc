@@ -36,6 +36,19 @@ std::string Count(size_t n, const char* noun) {
 
 std::string WithPartners(size_t partners) { return absl::StrFormat("with %s", Count(partners, "partner")); }
 
+// How the newest runs are, not how it began: a finding is held until enough of them are good.
+std::string SpeedSummary(const Belief& belief, const Finding& finding, size_t partners) {
+  const bool is_recovering = belief.good_runs > 0;
+  const char* falling = belief.against_cohort ? "is" : "fell to";
+  return absl::StrFormat("bandwidth %s %.0f %% of %s (%s of %s) %s%s",
+                         is_recovering       ? "is recovering:"
+                         : belief.ratio >= 1 ? "is unsteady:"
+                                             : falling,
+                         100 * belief.ratio, belief.against_cohort ? "its cohort's" : "expected",
+                         FormatBandwidth(finding.observed), FormatBandwidth(finding.expected),
+                         is_recovering ? "after slow runs " : "", WithPartners(partners));
+}
+
 // The runs behind a node's belief.
 std::vector<Evidence> EvidenceOf(const Board& board, Aspect aspect, const Series& series) {
   std::vector<Evidence> evidence;
@@ -77,12 +90,7 @@ Finding NodeFinding(const Board& board, Aspect aspect, const std::string& node, 
   finding.ratio = belief.ratio;
   finding.expected = belief.expected;
   finding.observed = belief.ratio * belief.expected;
-  finding.summary = belief.against_cohort
-                        ? absl::StrFormat("bandwidth is %.0f %% of its cohort's (%s of %s) %s",
-                                          100 * belief.ratio, FormatBandwidth(finding.observed),
-                                          FormatBandwidth(finding.expected), WithPartners(partners))
-                        : absl::StrFormat("bandwidth fell to %s %s",
-                                          Share(finding.observed, finding.expected), WithPartners(partners));
+  finding.summary = SpeedSummary(belief, finding, partners);
   return finding;
 }
 

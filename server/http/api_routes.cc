@@ -94,7 +94,16 @@ void AddOtherRoutes(Queries& queries, Router& router) {
   Add(router, queries, "/api/v1/runs", &Queries::ListRuns,
       [](const HttpRequest&, QueryParameters& query, v1::ListRunsRequest& request) {
         query.Take("node", request.mutable_node());
+        query.Take("probe", request.mutable_probe());
+        absl::Time since = absl::InfinitePast();
+        query.Take("since_time", &since);
+        query.Take("since", &since);
+        if (since != absl::InfinitePast()) ToProto(since, request.mutable_since_time());
         TakePage(query, request);
+      });
+  Add(router, queries, "/api/v1/runs/{id}", &Queries::GetRun,
+      [](const HttpRequest& http, QueryParameters&, v1::GetRunRequest& request) {
+        request.set_run_id(http.path_parameters.at("id"));
       });
   Add(router, queries, "/api/v1/maintenanceWindows", &Queries::ListMaintenanceWindows,
       [](const HttpRequest&, QueryParameters& query, v1::ListMaintenanceWindowsRequest& request) {

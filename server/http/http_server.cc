@@ -93,7 +93,8 @@ class HttpServer::Core {
   const HttpServerOptions& options() const { return options_; }
   const tcp::endpoint& endpoint() const { return endpoint_; }
   HttpServerStats stats() const {
-    return {counters_.requests, counters_.refused_connections, counters_.open_connections};
+    return {counters_.requests, counters_.refused_connections, counters_.evicted_connections,
+            counters_.open_connections};
   }
 
  private:
@@ -108,11 +109,18 @@ class HttpServer::Core {
 
   void Admit(tcp::socket socket) {
     const size_t open = counters_.open_connections;
-    if (open >= options_.max_connections) ++counters_.refused_connections;
-    if (open >= options_.max_connections + kRefusalsAtOnce) return;
-    auto session = std::make_shared<HttpSession>(std::move(socket), router_, counters_,
+    bool full = open >= options_.max_connections;
+    if (full) {
+      // Who asks nothing makes room for who may. One that was told to close still counts for a moment.
+      const std::shared_ptr<HttpSession> oldest = waiting_.TakeOldest();
+      if (oldest != nullptr) oldest->Evict();
+      full = oldest == nullptr;
+    }
+    if (full) ++counters_.refused_connections;
+    if (full && open >= options_.max_connections + kRefusalsAtOnce) return;
+    auto session = std::make_shared<HttpSession>(std::move(socket), router_, counters_, waiting_,
                                                  absl::ToChronoNanoseconds(options_.idle_timeout));
-    if (open >= options_.max_connections) {
+    if (full) {
       session->Refuse();
     } else {
       session->Serve();
@@ -122,6 +130,7 @@ class HttpServer::Core {
   const HttpServerOptions options_;
   const Router router_;
   HttpCounters counters_;
+  WaitingSessions waiting_;
   tcp::endpoint endpoint_;
   std::unique_ptr<asio::io_context> context_;
   std::unique_ptr<tcp::acceptor> acceptor_;

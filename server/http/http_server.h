@@ -1,8 +1,9 @@
 // The HTTP port: sockets, limits and time-outs. What is answered is the Router's business.
 //
 // Limits: GET and HEAD without a body; header at most 16 KiB; a request must be whole, and its answer taken,
-// within `idle_timeout` each, however slowly bytes trickle; at most `max_connections` at once, further ones
-// get 503 and are closed. HTTP/1.1 keep-alive. Not for: TLS (put a proxy in front), uploads, WebSockets.
+// within `idle_timeout` each, however slowly bytes trickle; at most `max_connections` at once: a further one
+// takes the place of the one that has waited longest without a whole request, or gets 503 where all are busy.
+// HTTP/1.1 keep-alive. Not for: TLS (put a proxy in front), uploads, WebSockets.
 #pragma once
 
 #include <atomic>
@@ -29,6 +30,7 @@ struct HttpServerOptions {
 struct HttpServerStats {
   uint64_t requests = 0;             // answered, refused ones included
   uint64_t refused_connections = 0;  // for want of room
+  uint64_t evicted_connections = 0;  // without a request, to make room
   size_t open_connections = 0;
 };
 

@@ -127,22 +127,37 @@ TEST(HttpServerTest, CutsOffAnIdleClientAndOneThatDoesNotTakeItsAnswer) {
 
 TEST(HttpServerTest, TellsConnectionsBeyondTheLimitAndServesAgainWhenThereIsRoom) {
   auto server = Serve({.max_connections = 4});
-  std::vector<std::unique_ptr<RawConnection>> held;
+  std::vector<std::unique_ptr<RawConnection>> busy;  // their answers are not taken
   for (int i = 0; i < 4; ++i) {
-    held.push_back(std::make_unique<RawConnection>(server->port()));
-    held.back()->Send(kGet);
-    EXPECT_TRUE(Is(held.back()->ReadUntil("hello"), "200"));
+    busy.push_back(std::make_unique<RawConnection>(server->port()));
+    busy.back()->Send("GET /big HTTP/1.1\r\nHost: t\r\n\r\n");
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (server->stats().requests < 4 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
   }
   RawConnection refused(server->port());
   EXPECT_TRUE(Is(refused.ReadToEnd(), "503"));
   EXPECT_EQ(server->stats().refused_connections, 1u);
-  held.clear();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  EXPECT_EQ(server->stats().evicted_connections, 0u);
+  busy.clear();
   long status = 0;
   while (status != 200 && std::chrono::steady_clock::now() < deadline) {
     status = Fetch(server->port(), "/hello").status;
   }
   EXPECT_EQ(status, 200);
+}
+
+TEST(HttpServerTest, ConnectionsThatAskNothingMakeRoomForARequest) {
+  auto server = Serve({.max_connections = 32});
+  std::vector<std::unique_ptr<RawConnection>> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.push_back(std::make_unique<RawConnection>(server->port()));
+    if (i % 3 == 0) idle.back()->Send("GET /hello HT");
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Fetch(server->port(), "/hello").status, 200);
+  EXPECT_TRUE(idle.front()->ReadToEnd().empty()) << "the oldest goes first";
+  EXPECT_GE(server->stats().evicted_connections, 200u - 32);
 }
 
 TEST(HttpServerTest, SurvivesRandomBytes) {

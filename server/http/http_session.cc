@@ -63,17 +63,45 @@ http::response<http::string_body> ToBeast(const HttpResponse& from, bool keep_al
 
 }  // namespace
 
+void WaitingSessions::Add(HttpSession* session, std::weak_ptr<HttpSession> handle) {
+  MutexLock lock(mutex_);
+  places_[session] = oldest_first_.emplace(oldest_first_.end(), session, std::move(handle));
+}
+
+void WaitingSessions::Remove(HttpSession* session) {
+  MutexLock lock(mutex_);
+  const auto place = places_.find(session);
+  if (place == places_.end()) return;
+  oldest_first_.erase(place->second);
+  places_.erase(place);
+}
+
+std::shared_ptr<HttpSession> WaitingSessions::TakeOldest() {
+  MutexLock lock(mutex_);
+  while (!oldest_first_.empty()) {
+    std::shared_ptr<HttpSession> session = oldest_first_.front().second.lock();
+    places_.erase(oldest_first_.front().first);
+    oldest_first_.pop_front();
+    if (session != nullptr) return session;
+  }
+  return nullptr;
+}
+
 HttpSession::HttpSession(boost::asio::ip::tcp::socket socket, const Router& router, HttpCounters& counters,
-                         std::chrono::steady_clock::duration timeout)
+                         WaitingSessions& waiting, std::chrono::steady_clock::duration timeout)
     : stream_(std::move(socket)),
       router_(router),
       counters_(counters),
+      waiting_(waiting),
       timeout_(timeout),
       buffer_(2 * kMaxHeaderBytes) {
   ++counters_.open_connections;
 }
 
-HttpSession::~HttpSession() { --counters_.open_connections; }
+HttpSession::~HttpSession() {
+  waiting_.Remove(this);
+  --counters_.open_connections;
+}
 
 void HttpSession::Serve() {
   boost::asio::dispatch(stream_.get_executor(), [self = shared_from_this()] { self->Read(); });
@@ -87,17 +115,24 @@ void HttpSession::Refuse() {
   });
 }
 
+void HttpSession::Evict() {
+  ++counters_.evicted_connections;
+  boost::asio::dispatch(stream_.get_executor(), [self = shared_from_this()] { self->stream_.close(); });
+}
+
 // The deadline holds for the whole header and is not moved by single bytes.
 void HttpSession::Read() {
   parser_.emplace();
   parser_->header_limit(kMaxHeaderBytes);
   parser_->body_limit(boost::none);  // a body is refused by OnHeader, unread
   stream_.expires_after(timeout_);
+  waiting_.Add(this, weak_from_this());
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](Error error, size_t) { self->OnHeader(error); });
 }
 
 void HttpSession::OnHeader(Error error) {
+  waiting_.Remove(this);
   if (error) {
     // Anything but a protocol error is a peer that left or was too slow: nobody to answer.
     if (IsProtocolError(error)) Answer(BadHeader(error), false, false);

@@ -340,6 +340,8 @@ void AddIngest(const MetricsSnapshot& snapshot, Page& page) {
   page.Add({}, static_cast<double>(snapshot.duplicates));
   page.Begin(metric::kAgentLostRecords);
   page.Add({}, static_cast<double>(snapshot.lost_records));
+  page.Begin(metric::kAgentDamagedFiles);
+  page.Add({}, static_cast<double>(snapshot.damaged_files));
 }
 
 void AddStore(const MetricsSnapshot& snapshot, Page& page) {

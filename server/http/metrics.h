@@ -49,7 +49,8 @@ inline constexpr MetricName kLastRun = {"weft_probe_last_run_timestamp_seconds",
 inline constexpr MetricName kLastSuccess = {"weft_probe_last_success_timestamp_seconds",
                                             "When the node last took part in a successful run of the probe."};
 inline constexpr MetricName kRuns = {
-    "weft_probe_runs_total", "Results of the node in the probe since the server started, by outcome."};
+    "weft_probe_runs_total",
+    "Results of the node in the probe, and leases that it declined, since the server started, by outcome."};
 inline constexpr MetricName kUncountedRuns = {
     "weft_probe_runs_uncounted_total",
     "Results left out of weft_probe_runs_total because it has too many series already."};
@@ -88,6 +89,9 @@ inline constexpr MetricName kIngestDuplicates = {
     "weft_ingest_duplicates_total", "Records that came again and were ignored since the server started."};
 inline constexpr MetricName kAgentLostRecords = {
     "weft_agent_lost_records", "Records that agents report lost in the present life of their spools."};
+inline constexpr MetricName kAgentDamagedFiles = {
+    "weft_agent_spool_damaged_files",
+    "Files that agents report to have found damaged in the present life of their spools."};
 inline constexpr MetricName kStoreRows = {
     "weft_store_rows", "Rows written since the database was made, retention apart, by table."};
 inline constexpr MetricName kStoreBytes = {"weft_store_bytes",
@@ -130,7 +134,8 @@ class MetricCounters {
  public:
   explicit MetricCounters(const MetricCountersOptions& options);
 
-  // One stored result of the node: its current hostname, plan time of the run.
+  // One stored result of the node: its current hostname, plan time of the run; InfinitePast for a lease that
+  // it declined.
   void CountRun(absl::string_view hostname, absl::string_view probe, Outcome outcome, absl::Time time)
       WEFT_EXCLUDES(mutex_);
   // An episode opened.
@@ -185,6 +190,7 @@ struct MetricsSnapshot {
   std::map<std::string, uint64_t> rejected;  // by reason
   uint64_t duplicates = 0;
   uint64_t lost_records = 0;
+  uint64_t damaged_files = 0;
   std::optional<StoreStats> store;
   uint64_t detector_lag_results = 0;
   std::optional<absl::Duration> detector_lag;     // unknown: not exposed

@@ -86,7 +86,10 @@ MetricsSnapshot MetricsSource::Collect() {
   const IngestCounters ingest = view_.Counters();
   snapshot.rejected = ingest.rejected;
   snapshot.duplicates = ingest.duplicates;
-  for (const auto& [id, agent] : view_.Connected()) snapshot.lost_records += agent.spool_lost_records;
+  for (const auto& [id, agent] : view_.Connected()) {
+    snapshot.lost_records += agent.spool_lost_records;
+    snapshot.damaged_files += agent.spool_damaged_files;
+  }
   snapshot.sources["nodes"] = ReadNodes(snapshot);
   snapshot.sources["findings"] = ReadFindings(snapshot);
   snapshot.sources["windows"] = ReadWindows(snapshot);

@@ -25,6 +25,7 @@ struct AgentHeartbeat {
   absl::Time received;
   absl::Duration clock_offset;  // agent minus server
   uint64_t spool_lost_records = 0;
+  uint64_t spool_damaged_files = 0;
 };
 struct LeaseAnswered {
   std::string run_id;

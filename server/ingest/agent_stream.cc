@@ -181,7 +181,8 @@ absl::Status AgentStream::HandleHeartbeat(const v1::Heartbeat& heartbeat) {
   const absl::Time now = service_.clock_.Now();
   const absl::Duration offset =
       heartbeat.has_agent_time() ? FromProto(heartbeat.agent_time()) - now : absl::ZeroDuration();
-  Emit({node_id_, AgentHeartbeat{now, offset, heartbeat.spool_lost_records()}});
+  Emit({node_id_,
+        AgentHeartbeat{now, offset, heartbeat.spool_lost_records(), heartbeat.spool_damaged_files()}});
   if (!heartbeat.has_node()) return absl::OkStatus();
   const v1::Node& node = heartbeat.node();
   if (absl::Status status = ValidateNode(node); !status.ok()) return status;
@@ -202,7 +203,7 @@ void AgentStream::HandleLeaseReply(const v1::LeaseReply& reply) {
   LeaseAnswered answer;
   answer.run_id = reply.run_id();
   answer.accepted = reply.accepted();
-  if (reply.outcome() >= v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_YIELDED) {
+  if (reply.outcome() > v1::OUTCOME_OK && reply.outcome() <= v1::OUTCOME_YIELDED) {
     answer.outcome = static_cast<Outcome>(reply.outcome());
   }
   answer.detail = CutUtf8(EscapeControl(reply.detail()), kMaxDetailBytes);

@@ -153,6 +153,7 @@ TrackerOutput RunTracker::OnLeaseReply(absl::string_view node_id, absl::string_v
     std::string why = absl::StrCat(Name(node_id), " declined: ", OutcomeText(outcome));
     if (!detail.empty()) absl::StrAppend(&why, " (", detail, ")");
     place.participant().has_result = true;  // it holds nothing, so it needs no cancel
+    output.declined.push_back({std::string(node_id), active.run.spec.name, outcome});
     Finish(active, state, why, now, output);
     return output;
   }

@@ -55,9 +55,17 @@ struct Command {
   std::variant<LeaseCommand, StartCommand, CancelCommand> body;
 };
 
+// A node would not take part in a run. No result of it will come.
+struct Decline {
+  std::string node_id;
+  std::string probe;
+  Outcome outcome = Outcome::kRefused;
+};
+
 struct TrackerOutput {
   std::vector<Command> commands;
   std::vector<Run> finished;  // state, end_time and detail are set
+  std::vector<Decline> declined;
 };
 
 class RunTracker {

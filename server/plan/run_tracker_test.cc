@@ -76,6 +76,9 @@ TEST_F(RunTrackerTest, ADeclineSkipsTheRunAndCancelsTheOthers) {
   ASSERT_EQ(output.finished.size(), 1u);
   EXPECT_EQ(output.finished[0].state, RunState::kSkipped);
   EXPECT_THAT(output.finished[0].detail, HasSubstr("b declined: busy (job 17 holds the GPUs)"));
+  ASSERT_EQ(output.declined.size(), 1u);
+  EXPECT_EQ(output.declined[0].node_id, "b");
+  EXPECT_EQ(output.declined[0].outcome, Outcome::kSkippedBusy);
   EXPECT_EQ(NodesTold<CancelCommand>(output), Strings{"a"});
 }
 

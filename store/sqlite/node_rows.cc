@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "store/sqlite/payload.h"
 
 namespace weft::sqlite {
@@ -19,6 +20,12 @@ absl::Status PutNode(Database& database, const NodeRecord& record) {
                record.node.id, record.boot_id, record.first_seen, record.last_seen, record.last_success,
                record.clock_offset, record.spool_lost_records, Blob{*payload})
       .Run();
+}
+
+absl::Status RemoveNode(Database& database, absl::string_view node_id) {
+  const absl::Status status = Query(database, "DELETE FROM node WHERE node_id = ?", node_id).Run();
+  if (!status.ok() || database.changes() > 0) return status;
+  return absl::NotFoundError(absl::StrCat("there is no node \"", node_id, "\""));
 }
 
 absl::StatusOr<std::vector<NodeRecord>> ListNodes(Database& database) {

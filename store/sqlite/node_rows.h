@@ -11,6 +11,7 @@
 namespace weft::sqlite {
 
 absl::Status PutNode(Database& database, const NodeRecord& record);
+absl::Status RemoveNode(Database& database, absl::string_view node_id);
 absl::StatusOr<std::vector<NodeRecord>> ListNodes(Database& database);
 // Moves last_success forward, never back; nodes that are not in the store are left out.
 absl::Status MoveLastSuccess(Database& database, absl::string_view node_id, absl::Time plan_time);

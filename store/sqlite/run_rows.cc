@@ -56,12 +56,16 @@ constexpr char kAllRuns[] =
     "SELECT run_key, run_id, payload, cohort, round, plan_time_ns, end_time_ns, state, detail, "
     "in_maintenance "
     "FROM run WHERE (?1 = '' OR run_key < (SELECT run_key FROM run WHERE run_id = ?1)) "
-    "ORDER BY run_key DESC LIMIT ?2";
+    "AND (?3 = '' OR probe = ?3) AND plan_time_ns >= ?4 ORDER BY run_key DESC LIMIT ?2";
 constexpr char kRunsOfNode[] =
     "SELECT r.run_key, r.run_id, r.payload, r.cohort, r.round, r.plan_time_ns, r.end_time_ns, r.state, "
     "r.detail, r.in_maintenance FROM participant AS p JOIN run AS r USING (run_key) "
-    "WHERE p.node_id = ?3 AND (?1 = '' OR p.run_key < (SELECT run_key FROM run WHERE run_id = ?1)) "
+    "WHERE p.node_id = ?5 AND (?1 = '' OR p.run_key < (SELECT run_key FROM run WHERE run_id = ?1)) "
+    "AND (?3 = '' OR r.probe = ?3) AND r.plan_time_ns >= ?4 "
     "GROUP BY p.run_key ORDER BY p.run_key DESC LIMIT ?2";
+constexpr char kOneRun[] =
+    "SELECT run_key, run_id, payload, cohort, round, plan_time_ns, end_time_ns, state, detail, "
+    "in_maintenance FROM run WHERE run_id = ?";
 constexpr char kActiveRuns[] =
     "SELECT run_key, run_id, payload, cohort, round, plan_time_ns, end_time_ns, state, detail, "
     "in_maintenance "
@@ -115,14 +119,22 @@ absl::Status FinishRuns(Database& database, const std::vector<Run>& runs) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Run>> ListRuns(Database& database, absl::string_view node_id,
+absl::StatusOr<std::vector<Run>> ListRuns(Database& database, const Store::RunFilter& filter,
                                           const PageRequest& page) {
-  if (node_id.empty()) {
-    Query query(database, kAllRuns, page.before, RowsOf(page));
+  if (filter.node_id.empty()) {
+    Query query(database, kAllRuns, page.before, RowsOf(page), filter.probe, filter.since);
     return ReadRuns(database, query);
   }
-  Query query(database, kRunsOfNode, page.before, RowsOf(page), node_id);
+  Query query(database, kRunsOfNode, page.before, RowsOf(page), filter.probe, filter.since, filter.node_id);
   return ReadRuns(database, query);
+}
+
+absl::StatusOr<Run> GetRun(Database& database, absl::string_view id) {
+  Query query(database, kOneRun, id);
+  absl::StatusOr<std::vector<Run>> found = ReadRuns(database, query);
+  if (!found.ok()) return found.status();
+  if (found->empty()) return absl::NotFoundError(absl::StrCat("there is no run \"", id, "\""));
+  return std::move(found->front());
 }
 
 absl::StatusOr<std::vector<Run>> ListActiveRuns(Database& database) {

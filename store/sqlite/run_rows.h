@@ -16,8 +16,9 @@ namespace weft::sqlite {
 
 absl::Status PutRuns(Database& database, const std::vector<Run>& runs);
 absl::Status FinishRuns(Database& database, const std::vector<Run>& runs);
-absl::StatusOr<std::vector<Run>> ListRuns(Database& database, absl::string_view node_id,
+absl::StatusOr<std::vector<Run>> ListRuns(Database& database, const Store::RunFilter& filter,
                                           const PageRequest& page);
+absl::StatusOr<Run> GetRun(Database& database, absl::string_view id);
 absl::StatusOr<std::vector<Run>> ListActiveRuns(Database& database);
 absl::StatusOr<uint64_t> LastRound(Database& database, absl::string_view probe, absl::string_view cohort);
 // Node ids by rank.

@@ -1,10 +1,16 @@
 #include "store/sqlite/sqlite_store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "spdlog/spdlog.h"
 #include "store/sqlite/counter_rows.h"
@@ -27,10 +33,24 @@ using sqlite::Database;
 
 // A large database is checked for this long at start, not longer: the server must come up.
 constexpr absl::Duration kCheckTime = absl::Seconds(10);
+constexpr off_t kRoom = 1 << 20;  // the largest batch of an agent
 
 uint64_t FileBytes(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+// Reserves what a batch may need and gives it back. A commit of one page may still find room where a batch
+// would not.
+absl::Status CheckRoom(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  int error = fd < 0 ? errno : posix_fallocate(fd, 0, kRoom);
+  while (error == EINTR) error = posix_fallocate(fd, 0, kRoom);
+  if (fd >= 0) close(fd);
+  unlink(path.c_str());
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no room for 1 MiB at ", path, ": ",
+                                             std::error_code(error, std::generic_category()).message()));
 }
 
 class SqliteStore : public Store {
@@ -44,14 +64,21 @@ class SqliteStore : public Store {
   }
   absl::StatusOr<std::vector<NodeRecord>> ListNodes() override { return readers_->Run(&sqlite::ListNodes); }
 
+  absl::Status RemoveNode(absl::string_view node_id) override {
+    return writer_->Run([&](Database& database) { return sqlite::RemoveNode(database, node_id); });
+  }
+
   absl::Status PutRuns(const std::vector<Run>& runs) override {
     return writer_->Run([&](Database& database) { return sqlite::PutRuns(database, runs); });
   }
   absl::Status FinishRuns(const std::vector<Run>& runs) override {
     return writer_->Run([&](Database& database) { return sqlite::FinishRuns(database, runs); });
   }
-  absl::StatusOr<std::vector<Run>> ListRuns(absl::string_view node_id, const PageRequest& page) override {
-    return readers_->Run([&](Database& database) { return sqlite::ListRuns(database, node_id, page); });
+  absl::StatusOr<std::vector<Run>> ListRuns(const RunFilter& filter, const PageRequest& page) override {
+    return readers_->Run([&](Database& database) { return sqlite::ListRuns(database, filter, page); });
+  }
+  absl::StatusOr<Run> GetRun(absl::string_view id) override {
+    return readers_->Run([&](Database& database) { return sqlite::GetRun(database, id); });
   }
   absl::StatusOr<std::vector<Run>> ListActiveRuns() override {
     return readers_->Run(&sqlite::ListActiveRuns);
@@ -139,6 +166,15 @@ class SqliteStore : public Store {
   absl::StatusOr<StoreStats> Stats() override {
     return readers_->Run([&](Database& database) { return ReadStats(database); });
   }
+  absl::Status TestWrite() override {
+    if (absl::Status status = CheckRoom(path_ + "-room"); !status.ok()) return status;
+    return writer_->Run([](Database& database) {
+      return sqlite::Query(database,
+                           "INSERT INTO counter (name, value) VALUES ('test_write', 1) "
+                           "ON CONFLICT (name) DO UPDATE SET value = value + 1")
+          .Run();
+    });
+  }
 
  private:
   // A write that also answers something.
@@ -185,8 +221,12 @@ absl::Status QuickCheck(Database& database) {
     return absl::OkStatus();
   }
   if (!query.status().ok() || answer == "ok") return query.status();
-  return absl::DataLossError(absl::StrCat("database ", database.path(), " is damaged: ", answer,
-                                          "; keep the file and restore a backup"));
+  // SQLite's own words ("Bad ptr map entry …") help only who repairs databases, and take several lines.
+  return absl::DataLossError(
+      absl::StrCat("database ", database.path(),
+                   " is damaged. Keep it and the files -wal and -shm beside it for repair, and restore a "
+                   "backup or begin anew with another data_dir (SQLite says: ",
+                   absl::StrJoin(absl::StrSplit(answer, '\n'), "; "), ")"));
 }
 
 absl::Status LimitSize(Database& database, uint64_t max_bytes) {

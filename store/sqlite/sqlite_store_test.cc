@@ -141,6 +141,24 @@ TEST(SqliteStoreTest, DamagedPagesAreDataLossAtStart) {
   EXPECT_EQ(OpenSqliteStore(At(folder)).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(SqliteStoreTest, DamageIsToldInWordsBeforeSqlites) {
+  const TempFolder folder;
+  {
+    auto store = OpenOrDie(At(folder));
+    ASSERT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
+  }
+  // The pointer map, which auto_vacuum keeps on page 2.
+  std::fstream file(folder.database(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096);
+  file << std::string(64, '\xa5');
+  file.close();
+  const absl::Status status = OpenSqliteStore(At(folder)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(testing::StartsWith("database " + folder.database() + " is damaged. Keep it"),
+                             testing::HasSubstr("(SQLite says: "), testing::Not(testing::HasSubstr("\n"))));
+}
+
 TEST(SqliteStoreTest, AWriterWaitsForAnotherProgramsLockUpToItsBudget) {
   const TempFolder folder;
   SqliteStoreOptions options = At(folder);
@@ -149,7 +167,7 @@ TEST(SqliteStoreTest, AWriterWaitsForAnotherProgramsLockUpToItsBudget) {
   Intruder intruder(folder.database());
   intruder.Do("BEGIN IMMEDIATE");
   EXPECT_EQ(store->PutRuns({TestRun("r1")}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(store->ListRuns("", {}).ok());  // readers do not mind
+  EXPECT_TRUE(store->ListRuns({}, {}).ok());  // readers do not mind
   intruder.Do("COMMIT");
   EXPECT_EQ(store->PutRuns({TestRun("r1")}), absl::OkStatus());
 }
