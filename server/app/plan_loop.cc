@@ -105,17 +105,27 @@ void PlanLoop::SetSuspects(std::set<std::string> suspects) {
   suspects_ = std::move(suspects);
 }
 
+void PlanLoop::SetRequests(std::vector<ProbeRequest> requests) {
+  MutexLock lock(mutex_);
+  requests_ = std::move(requests);
+}
+
 absl::Time PlanLoop::Now() { return time_->At(clock_.Now(), clock_.Monotonic()); }
 
 absl::Duration PlanLoop::Step() {
   const absl::Time now = Now();
   std::deque<AgentEvent> events;
+  std::optional<std::vector<ProbeRequest>> requests;
   {
     MutexLock lock(mutex_);
     events.swap(events_);
+    requests.swap(requests_);
   }
   for (const AgentEvent& event : events) Apply(event, now);
   Execute(tracker_.Tick(now));
+  for (Schedule& schedule : schedules_) {
+    if (requests) schedule.planner.SetRequests(*requests);
+  }
   for (Schedule& schedule : schedules_) PlanRuns(schedule, now);
   StoreFinished();
 
@@ -136,8 +146,7 @@ void PlanLoop::Apply(const AgentEvent& event, absl::Time now) {
     connected_.erase(event.node_id);
     Execute(tracker_.OnAgentGone(event.node_id, now));
   } else if (const auto* answer = std::get_if<LeaseAnswered>(&event.what)) {
-    Execute(tracker_.OnLeaseReply(event.node_id, answer->run_id, answer->accepted, answer->outcome,
-                                  answer->detail, now));
+    OnLeaseAnswered(event.node_id, *answer, now);
   } else if (const auto* offer = std::get_if<RendezvousOffered>(&event.what)) {
     Execute(tracker_.OnRendezvous(event.node_id, offer->run_id, offer->bytes, now));
   } else if (const auto* stored = std::get_if<ResultStored>(&event.what)) {
@@ -148,6 +157,14 @@ void PlanLoop::Apply(const AgentEvent& event, absl::Time now) {
     }
     Execute(tracker_.OnResult(event.node_id, stored->run_id, stored->outcome, stored->detail, now));
   }
+}
+
+void PlanLoop::OnLeaseAnswered(const std::string& node_id, const LeaseAnswered& answer, absl::Time now) {
+  Execute(tracker_.OnLeaseReply(node_id, answer.run_id, answer.accepted, answer.outcome, answer.detail, now));
+  // Also where another's answer has ended the run already.
+  const auto last = last_lease_.find(node_id);
+  if (!answer.accepted && last != last_lease_.end() && last->second.run_id == answer.run_id)
+    last->second.planner->Decline(node_id, now);
 }
 
 std::vector<PlanNode> PlanLoop::Available(const Schedule& schedule,
@@ -188,7 +205,7 @@ absl::Status PlanLoop::RememberRounds(Schedule& schedule, const std::vector<Plan
 
 void PlanLoop::PlanRuns(Schedule& schedule, absl::Time now) {
   if (now < first_round_) return;
-  if (now < schedule.planner.NextRoundTime() && schedule.planner.waiting_runs() == 0) return;
+  if (!schedule.planner.WantsToPlan(now)) return;
   absl::StatusOr<std::vector<MaintenanceWindow>> windows = store_.ListWindows();
   absl::Status status = windows.status();
   if (status.ok()) {
@@ -202,7 +219,9 @@ void PlanLoop::PlanRuns(Schedule& schedule, absl::Time now) {
       if (runs.empty()) return;
       status = store_.PutRuns(runs);
       for (const Run& run : runs) {
-        if (status.ok()) Execute(tracker_.Begin(run, schedule.settings.deadline, now));
+        if (!status.ok()) continue;
+        for (const std::string& id : run.participants) last_lease_[id] = {run.id, &schedule.planner};
+        Execute(tracker_.Begin(run, schedule.settings.deadline, now));
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct ProbeSchedule {
   std::string cohort_label;  // site label that splits the fleet
 };
 
-// Push and SetSuspects from any thread; the rest from one.
+// Push, SetSuspects and SetRequests from any thread; the rest from one.
 class PlanLoop {
  public:
   // The first round waits `gather` after Recover, so that agents that come back find their places in it.
@@ -46,11 +47,17 @@ class PlanLoop {
   void Push(AgentEvent event) WEFT_EXCLUDES(mutex_);
   // Nodes that open findings name; their pairs go first.
   void SetSuspects(std::set<std::string> suspects) WEFT_EXCLUDES(mutex_);
+  // Pairs that the detector wants probed next, the most wanted first; replaces the last ones. See Planner.
+  void SetRequests(std::vector<ProbeRequest> requests) WEFT_EXCLUDES(mutex_);
 
  private:
   struct Schedule {
     ProbeSchedule settings;
     Planner planner;
+  };
+  struct LastLease {
+    std::string run_id;
+    Planner* planner = nullptr;
   };
   struct ConnectedNode {
     Node node;
@@ -64,6 +71,7 @@ class PlanLoop {
   void PlanRuns(Schedule& schedule, absl::Time now);
   std::vector<PlanNode> Available(const Schedule& schedule, const std::vector<MaintenanceWindow>& windows);
   absl::Status RememberRounds(Schedule& schedule, const std::vector<PlanNode>& nodes);
+  void OnLeaseAnswered(const std::string& node_id, const LeaseAnswered& answer, absl::Time now);
   void Execute(TrackerOutput output);
   void StoreFinished();
   absl::Duration DeadlineOf(const Run& run) const;
@@ -76,19 +84,21 @@ class PlanLoop {
   MetricCounters& counters_;
 
   // Used by the loop's thread only.
-  std::vector<Schedule> schedules_;
+  std::vector<Schedule> schedules_;  // never changes its size
   RunTracker tracker_;
   std::unique_ptr<SteadyTime> time_;
   absl::Time first_round_ = absl::InfinitePast();
   std::map<std::string, ConnectedNode> connected_;
   std::map<std::string, absl::Time> last_success_;  // of all nodes ever heard of
   std::map<std::string, std::string> hostnames_;
-  std::vector<Run> finished_;  // not yet in the store
+  std::map<std::string, LastLease> last_lease_;  // by node
+  std::vector<Run> finished_;                    // not yet in the store
 
   Mutex mutex_;
   std::deque<AgentEvent> events_ WEFT_GUARDED_BY(mutex_);
   std::set<std::string> suspects_ WEFT_GUARDED_BY(mutex_);
-  Worker worker_;  // last: stops first
+  std::optional<std::vector<ProbeRequest>> requests_ WEFT_GUARDED_BY(mutex_);  // not yet with the planners
+  Worker worker_;                                                              // last: stops first
 };
 
 }  // namespace weft

@@ -5,6 +5,23 @@
 #include <random>
 
 namespace weft {
+namespace {
+
+// FNV-1a, 64 bits.
+uint64_t Hash(absl::string_view text, uint64_t hash) {
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  return hash;
+}
+
+}  // namespace
+
+uint64_t ScatterKey(absl::string_view cohort, absl::string_view id) {
+  uint64_t key = Hash(id, Hash("@", Hash(cohort, 14695981039346656037u)));
+  // FNV leaves the last byte in the low bits; splitmix64's finaliser spreads it.
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+  return key ^ (key >> 31);
+}
 
 size_t CycleLength(size_t n) {
   if (n < 2) return 0;

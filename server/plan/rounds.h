@@ -6,7 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace weft {
+
+// The place of a node in the order that its cohort's rounds go by: names that follow the cabling, as most do,
+// are scattered, so that a node's partners in successive rounds lie on different leaves and the fault of one
+// leaf is not met many times in a row. A fixed function; it says nothing on ties, which are broken by the id.
+uint64_t ScatterKey(absl::string_view cohort, absl::string_view id);
 
 // Rounds after which everyone has met everyone exactly once: n - 1 for even n, n for odd n; 0 below two.
 size_t CycleLength(size_t n);

@@ -105,5 +105,15 @@ TEST(RoundsTest, LargerGroupsMixOverTheRounds) {
   EXPECT_EQ(met.size(), kNodes * (kNodes - 1) / 2);
 }
 
+// Other versions of the server must go on with the same rounds.
+TEST(RoundsTest, ScatterKeysAreFixedAndDifferByCohort) {
+  EXPECT_EQ(ScatterKey("", "node-000"), ScatterKey("", "node-000"));
+  EXPECT_NE(ScatterKey("", "node-000"), ScatterKey("a", "node-000"));
+  EXPECT_EQ(ScatterKey("a", "node-000"), 12770603369957979589u);
+  std::set<uint64_t> keys;
+  for (int i = 0; i < 10000; ++i) keys.insert(ScatterKey("a", std::to_string(i)));
+  EXPECT_EQ(keys.size(), 10000u);
+}
+
 }  // namespace
 }  // namespace weft
